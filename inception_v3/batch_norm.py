@@ -94,12 +94,13 @@ class BatchNorm:
             mean = tf.get_variable('moving_mean', depth, initializer=tf.zeros_initializer(), **statistics)
             variance = tf.get_variable('moving_variance', depth, initializer=tf.ones_initializer(), **statistics)
             gamma, beta = tf.cast(gamma, x.dtype), tf.cast(beta, x.dtype)
-            # A recomputation reads the statistics after the update, so that the shift is the same for all replicas.
-            with tf.control_dependencies([] if moves_statistics else [inputs]):
-                shift, spread = tf.cast(mean, x.dtype), tf.cast(variance, x.dtype)
             is_frozen = self.is_frozen is not None and self.is_frozen(tf.get_variable_scope().name)
             if is_frozen or not self.is_training:
-                return tf.cast(self._normalize_with(shift, spread, x, gamma, beta, epsilon), inputs.dtype)
+                center, spread = tf.cast(mean, x.dtype), tf.cast(variance, x.dtype)
+                return tf.cast(self._normalize_with(center, spread, x, gamma, beta, epsilon), inputs.dtype)
+            # A recomputation reads the shift after the update, so that it is the same for all replicas.
+            with tf.control_dependencies([] if moves_statistics else [inputs]):
+                shift = tf.cast(mean, x.dtype)
             outputs, batch_mean, batch_variance = self._normalize(x, gamma, beta, shift, epsilon)
             if not moves_statistics:
                 return tf.cast(outputs, inputs.dtype)

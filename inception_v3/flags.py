@@ -38,12 +38,11 @@ _HELP_FLAGS = {
     'version': 'the version of the program',
 }
 
-
 # Names that other programs have for what these flags set.
 _OTHER_NAMES = {
     'train_batch_size': ('batch_size', 'batch', 'bs', 'per_device_train_batch_size', 'global_batch_size'),
     'train_epochs': ('epochs', 'num_epochs', 'max_epochs', 'num_train_epochs', 'n_epochs'),
-    'train_steps': ('steps', 'max_steps', 'num_steps', 'total_steps', 'iterations', 'max_train_steps'),
+    'train_steps': ('steps', 'max_steps', 'num_steps', 'total_steps', 'max_train_steps'),
     'learning_rate': ('lr', 'base_lr', 'base_learning_rate', 'initial_learning_rate'),
     'data_dir': ('data', 'dataset', 'dataset_dir', 'data_path', 'dataset_path', 'input_dir', 'train_dir'),
     'model_dir': ('output_dir', 'out_dir', 'output', 'save_dir', 'log_dir', 'logdir', 'checkpoint_dir', 'job_dir'),
@@ -51,7 +50,10 @@ _OTHER_NAMES = {
     'init_from': ('pretrained', 'weights', 'checkpoint', 'init_checkpoint', 'checkpoint_path', 'finetune_from'),
     'num_classes': ('classes', 'num_labels', 'num_label_classes', 'n_classes'),
     'height and --width': ('image_size', 'img_size', 'input_size', 'input_image_size', 'resolution', 'size'),
-    'accelerator': ('device', 'gpu', 'gpus', 'cuda', 'no_cuda', 'num_gpus'),
+    'accelerator': ('device', 'gpu', 'cuda', 'no_cuda'),
+    'num_gpus': ('gpus', 'n_gpus', 'num_devices', 'nproc_per_node'),
+    'worker_hosts': ('workers', 'hosts', 'worker_addresses'),
+    'task_index': ('rank', 'node_rank', 'task_id', 'machine_rank'),
     'precision': ('fp16', 'bf16', 'amp', 'mixed_precision', 'dtype', 'use_bfloat16'),
     'optimizer': ('opt', 'optim'),
     'weight_decay': ('wd', 'l2'),

@@ -9,6 +9,7 @@ import contextlib
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence
 
 from compat import tf
+from inception_v3 import replicas
 from inception_v3.machines import sums
 
 
@@ -35,6 +36,12 @@ class ReplicatedEstimator(tf.estimator.tpu.TPUEstimator):
         # An input with a seed begins at the global step, which Estimator creates later if there is a strategy. It then
         # passes a context, which TPUEstimator does not expect.
         self._create_global_step(tf.get_default_graph())
+        # By default, a session asks twice whether each copy of each variable is initialized. Each is: the session
+        # begins with the initializer, or restores all of them.
+        for key in (tf.GraphKeys.READY_OP, tf.GraphKeys.READY_FOR_LOCAL_INIT_OP):
+            tf.add_to_collection(key, tf.constant([], tf.string))
+        if replicas.are_several():
+            tf.add_to_collection(tf.GraphKeys.SAVERS, replicas.Saver())
         return super()._call_input_fn(input_fn, mode)
 
     def _train_model_distributed(self, input_fn: Callable[..., Any], hooks: List[Any], saving_listeners: Any) -> Any:
@@ -69,6 +76,9 @@ class _Session(tf.train.SessionCreator):
     def create_session(self) -> tf.Session:
         """Creates the session the first time, and restores it at other times; called by MonitoredSession."""
         if self._session is None:
+            if not self._scaffold.init_op:
+                # A session that fails to begin is created again in the same graph.
+                tf.add_to_collection(tf.GraphKeys.INIT_OP, replicas.initializer())
             session = tf.train.ChiefSessionCreator(
                 self._scaffold,
                 master=self._master(),

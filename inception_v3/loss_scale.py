@@ -80,21 +80,16 @@ def _make_state() -> State:
         )
 
 
-class Saver(tf.train.Saver):
-    """Saves all variables; restores also checkpoints without the state of loss scaling, which then starts anew.
-
-    Its other settings are those of Estimator's own saver.
-    """
-
-    def __init__(self) -> None:
-        super().__init__(sharded=True, defer_build=True, save_relative_paths=True)
+class Saver(replicas.Saver):
+    """Saves all variables; restores also checkpoints without the state of loss scaling, which then starts anew."""
 
     def build(self) -> None:
         """Adds the operations to the graph, once it is complete."""
         super().build()
         own = {variable.op.name for variable in tf.get_collection(VARIABLES)}
         self._names = sorted(own)
-        self._rest = tf.train.Saver([each for each in tf.global_variables() if each.op.name not in own], sharded=True)
+        rest = {name: variable for name, variable in self._variables.items() if name not in own}
+        self._rest = tf.train.Saver(rest, sharded=True)
         self._start = tf.group(*(variable.initializer for variable in tf.get_collection(VARIABLES)))
 
     def restore(self, sess: tf.Session, save_path: str) -> None:
@@ -105,3 +100,4 @@ class Saver(tf.train.Saver):
             return
         self._rest.restore(sess, save_path)
         sess.run(self._start)
+        self.spread(sess)

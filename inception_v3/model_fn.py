@@ -149,9 +149,8 @@ def _training(
         summation = seeding.aggregation_method(config)
         if config.precision == 'float16':
             train_op = loss_scale.minimize(optimizer, loss, global_step, summation)
-            # One for all replicas.
-            if not tf.get_collection(tf.GraphKeys.SAVERS):
-                tf.add_to_collection(tf.GraphKeys.SAVERS, loss_scale.Saver())
+            # One for all replicas, in place of another that cannot restore a checkpoint of another precision.
+            tf.get_collection_ref(tf.GraphKeys.SAVERS)[:] = [loss_scale.Saver()]
         else:
             train_op = optimizer.minimize(loss, global_step, aggregation_method=summation)
     if config.moving_average:

@@ -23,7 +23,7 @@ def update_averages(decay: float, global_step: tf.Tensor, frozen: Sequence[tf.Va
     d is min(decay, (1 + step) / (10 + step)), so that averages follow the fast changes of early
     training. The trainable variables and the collection MOVING_AVERAGE_VARIABLES have averages. The moving mean and
     variance of batch normalization have none, because they are averages already. An average is stored under the
-    variable's name plus `/ExponentialMovingAverage`.
+    variable's name plus `/ExponentialMovingAverage`. Of several replicas, the first has them.
 
     Args:
       decay: of the averages per step, after the first steps.
@@ -33,16 +33,16 @@ def update_averages(decay: float, global_step: tf.Tensor, frozen: Sequence[tf.Va
     steps = tf.cast(global_step, tf.float32)
     share = 1.0 - tf.minimum(decay, (1.0 + steps) / (10.0 + steps))
 
-    def move(average: tf.Variable, variable: tf.Variable, share: tf.Tensor) -> tf.Tensor:
-        return tf.assign_sub(average, (average - variable) * tf.cast(share, average.dtype))
-
     def update(share: tf.Tensor) -> tf.Operation:
-        for variable in frozen:
-            _create_average(variable)
         updates = []
-        # A variable may be in both collections.
-        for variable in collections.OrderedDict.fromkeys([*tf.trainable_variables(), *tf.moving_average_variables()]):
-            updates.append(replicas.update(_create_average(variable), move, variable, share))
+        with replicas.on_first():
+            for variable in frozen:
+                _create_average(replicas.copies(variable)[0])
+            # A variable may be in both collections.
+            for each in collections.OrderedDict.fromkeys([*tf.trainable_variables(), *tf.moving_average_variables()]):
+                variable = replicas.copies(each)[0]
+                average = _create_average(variable)
+                updates.append(tf.assign_sub(average, (average - variable) * tf.cast(share, average.dtype)))
         return tf.group(*updates)
 
     return replicas.merged(update, share)
@@ -58,14 +58,17 @@ def _create_average(variable: tf.Variable) -> tf.Variable:
         # The initial value alone would be drawn a second time.
         with tf.control_dependencies([variable.initializer]):
             first = variable.read_value()
-        return slot_creator.create_slot(variable, first, SUFFIX[1:])
+        # A strategy cannot be asked to place a variable beside one copy of another.
+        return slot_creator.create_slot(variable, first, SUFFIX[1:], colocate_with_primary=not replicas.are_several())
 
 
-def averaging_saver() -> tf.train.Saver:
+def averaging_saver() -> replicas.Saver:
     """A saver that restores the variables of the graph, from their averages if these exist."""
     # Only the names are needed; they do not depend on the decay.
     averages = tf.train.ExponentialMovingAverage(decay=0.0)
-    return tf.train.Saver(replicas.saveables(averages.variables_to_restore()))
+    saver = replicas.Saver(averages.variables_to_restore())
+    saver.build()
+    return saver
 
 
 class LoadEMAHook(tf.estimator.SessionRunHook):

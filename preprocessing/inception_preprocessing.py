@@ -32,6 +32,7 @@ from preprocessing.steps import (
     Settings,
     apply_flip,
     apply_resize,
+    whole_image_box,
 )
 
 MIN_OBJECT_COVERED = 0.1
@@ -127,11 +128,6 @@ class InceptionPreprocessing(Preprocessing):
     def unpack(self, numbers: tf.Tensor) -> Unpacked:
         """The flips, and the offsets of the fast colours."""
         return Unpacked(super().unpack(numbers).flip, numbers[:, 1:], tf.constant(0))
-
-
-def whole_image_box() -> tf.Tensor:
-    """The bounding box of a whole image, float32 [1, 1, 4]: crops are drawn around it when no boxes are used."""
-    return tf.constant([[[0.0, 0.0, 1.0, 1.0]]])
 
 
 def draw_crop(

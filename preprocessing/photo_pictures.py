@@ -12,10 +12,10 @@ from console import inputs, outputs
 from console.screen import Screen, failure
 from preprocessing.color import FULL_ORDERINGS
 from preprocessing.decoding import decode_crop, decode_image, image_shape
-from preprocessing.inception_preprocessing import InceptionPreprocessing, whole_image_box
+from preprocessing.inception_preprocessing import InceptionPreprocessing
 from preprocessing.preprocessings import PREPROCESSINGS
 from preprocessing.stateless import StatelessUniform
-from preprocessing.steps import Preprocessing, Settings
+from preprocessing.steps import Preprocessing, Settings, whole_image_box
 
 DRAWS = 25
 _DPI = 100

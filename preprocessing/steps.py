@@ -33,6 +33,11 @@ BILINEAR = 0
 _FLOATS_UP_TO = 3.0 if CASTS_IN_VECTORS else 1.0
 
 
+def whole_image_box() -> tf.Tensor:
+    """The bounding box of a whole image, float32 [1, 1, 4]: crops are drawn around it when no boxes are used."""
+    return tf.constant([[[0.0, 0.0, 1.0, 1.0]]])
+
+
 class Settings(NamedTuple):
     """The settings of all kinds of preprocessing, named like the flags that set them."""
 

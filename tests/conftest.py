@@ -1,10 +1,12 @@
 """Fixtures of all tests: a graph for each test, small data sets, and small configurations."""
 
 import functools
+import gc
 import logging
+import pathlib
 import signal
 import time
-from typing import Any, Iterator, List
+from typing import Any, Iterator, List, Optional
 
 import numpy as np
 import pytest
@@ -28,13 +30,15 @@ pytest.register_assert_rewrite('tests.support', 'tests.remote')
 from tests.support.photos import Photo, encode_jpeg, photo_example
 from tests.support.runs import ONE_LAYER, FinishedRun, make_small_config, one_layer_run
 from tests.support.shared import once
-from tests.support.tiers import OF_TEXT
+from tests.support.tiers import MARKERS, OF_TEXT, may_have
 from tests.support.tiny_network import TINY
 
 collect_ignore = OF_TEXT if tf.__version__ >= '2' else ()
 
 # Saves time, as in the programs (`set_up_logging`).
 deprecation._PRINT_DEPRECATION_WARNINGS = False
+# Graphs consist of very many objects, and by default Python looks for garbage among them after 700 new ones each.
+gc.set_threshold(100_000, 20, 20)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -73,7 +77,7 @@ def _new_graph() -> Iterator[None]:
 
 
 # Seconds that a test of each tier may take.
-_TIMEOUTS = {'default': 180, 'program': 400, 'slow': 1800}
+_TIMEOUTS = {'default': 180, 'program': 400, 'slow': 1800, 'nightly': 1800}
 
 
 def _reset_log() -> None:
@@ -85,10 +89,32 @@ def _reset_log() -> None:
     logger.setLevel(logging.INFO)
 
 
+def pytest_ignore_collect(collection_path: pathlib.Path, config: Any) -> Optional[bool]:
+    """Leaves out the files that have no test of the tiers of `-m`: to import all takes each worker 8 CPU-seconds."""
+    words = config.getoption('markexpr').split()
+    if not words or words[0] not in MARKERS or not collection_path.match('test_*.py'):
+        return None
+    return True if not any(may_have(collection_path, word) for word in words if word in MARKERS) else None
+
+
+def pytest_make_parametrize_id(val: Any, argname: str) -> Optional[str]:
+    """Names a long text or the content of a file by its parameter: escaped, it would be the name of a test."""
+    return argname if isinstance(val, (bytes, str)) and len(val) > 500 else None
+
+
+def pytest_collection_finish() -> None:
+    """Exempts modules and collected tests, which stay until the end, from all searches for garbage."""
+    gc.collect()
+    gc.freeze()
+
+
 def pytest_collection_modifyitems(items: List[Any]) -> None:
     """Limits the time of each test and its fixtures, generously for a busy machine, so that a test that hangs fails."""
     for item in items:
-        tier = next((tier for tier in ('slow', 'program') if item.get_closest_marker(tier)), 'default')
+        for marker in MARKERS:
+            if item.get_closest_marker(marker) and not may_have(item.path, marker):
+                raise pytest.UsageError(f'{item.nodeid}: `-m {marker}` would not find it: write pytest.mark.{marker}')
+        tier = next((tier for tier in ('nightly', 'slow', 'program') if item.get_closest_marker(tier)), 'default')
         item.add_marker(pytest.mark.timeout(_TIMEOUTS[tier]))
 
 

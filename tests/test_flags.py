@@ -110,6 +110,13 @@ def test_mistakes_are_named_with_what_is_allowed(arguments: List[str], parts: Li
         assert part in str(error.value)
 
 
+def test_names_of_other_programs__are_no_flags_and_lead_to_flags() -> None:
+    fields = {field.name for field in dataclasses.fields(Config)}
+    others = [name for names in flags._OTHER_NAMES.values() for name in names]
+    assert not fields & {*others} and len(others) == len({*others})
+    assert {name.strip('-') for ours in flags._OTHER_NAMES for name in ours.split(' and ')} <= fields
+
+
 OWN_FLAGS = {'fast': flags.OwnFlag(bool, False, 'train fast'), 'repeats': flags.OwnFlag(int, 3, 'how often')}
 
 

@@ -45,7 +45,7 @@ CLOSURES = {
     'inception_v3.moving_average': 600,
     'inception_v3.networks.inception_v3': 500,
     'inception_v3.model_fn': 3300,
-    'inception_v3.input_pipeline': 4600,
+    'inception_v3.input_pipeline': 4200,
     'examples.guide': 4000,
     'inception_v3.train_and_evaluate': 12_700,
 }
@@ -201,8 +201,9 @@ def test_tensorflow_is_taken_from_the_module_of_its_versions() -> None:
     spelled = re.compile(r'import tensorflow|from tensorflow(\.compat\S*)? import')
     candidates = [path for path in paths if spelled.search(path.read_text())]
     users = {str(path.relative_to(ROOT)) for path in candidates if taken & {*imported(parsed(path))}}
-    # The second module stands alone, for programs of others.
-    assert users == {'compat/tensorflow.py', 'compat/tensorflow_standins.py'}
+    # The second module stands alone, for programs of others; the third is one of another library.
+    others = {'compat/tensorflow_standins.py', 'tools/benchmarks/peers/tf_data.py'}
+    assert users == {'compat/tensorflow.py', *others}
 
 
 def test_only_the_emulated_tpu_replaces_functions_of_tensorflow() -> None:

@@ -12,6 +12,7 @@ from inception_v3.config import Config
 from inception_v3.input import infeed
 from inception_v3.input.infeed import Infeed
 from inception_v3.input_pipeline import InputPipeline
+from tests.support.graphs import plain_session
 
 CAT = (
     skimage.data.chelsea()[50:146, 100:203].astype(np.float32) + 0.3
@@ -48,7 +49,7 @@ def finished_images(image: np.ndarray, config: Config, is_training: bool) -> Lis
     """Returns ten random distortions of an image, each finished twice on the device and once by the host."""
     config = dataclasses.replace(config, height=image.shape[0], width=image.shape[1])
     own, of_floats = Infeed(config), Infeed(dataclasses.replace(config, transfer='float'))
-    with tf.Graph().as_default(), tf.Session() as session:
+    with tf.Graph().as_default(), plain_session() as session:
         # Without a seed, one test run in 512 would flip all ten draws or none.
         tf.set_random_seed(1)
         resized = tf.constant(image, tf.float32)
@@ -127,7 +128,7 @@ def test_input_pipeline__sends_bytes_of_the_images_that_it_sends_as_floats(photo
     config = dataclasses.replace(CONFIG, data_dir=photo_dir, transpose_enabled=True, seed=1, **sizes)
     batches = []
     for each in (config, dataclasses.replace(config, transfer='float')):
-        with tf.Graph().as_default(), tf.Session() as session:
+        with tf.Graph().as_default(), plain_session() as session:
             dataset = InputPipeline(is_training=True, config=each)({'batch_size': 5})
             features, labels = tf.data.make_one_shot_iterator(dataset).get_next()
             if each.transfer == 'uint8':

@@ -17,19 +17,26 @@ from preprocessing import decoding, inception_preprocessing
 from preprocessing.preprocessings import preprocessing_for
 from tests.support.images import resize_bilinear
 from tests.support.photos import Photo, photo_example
-from tests.support.pipelines import labels_of, read
+from tests.support.pipelines import Batch, labels_of, read
 
 
-@pytest.fixture
+@pytest.fixture(scope='module')
 def config(photo_dir: str) -> Config:
     return Config(use_tpu=False, data_dir=photo_dir, num_classes=6, num_parallel_calls=2, height=96, width=128)
 
 
-def test_evaluation__returns_the_documented_tensors(config: Config, photos: List[Photo]) -> None:
-    (images, labels), *rest = read(config, False, len(photos))
-    assert not rest
-    assert images.dtype == np.float32 and labels.dtype == np.int32
-    assert images.shape == (len(photos), 96, 128, 3)
+@pytest.fixture(scope='module')
+def evaluated(config: Config) -> List[Batch]:
+    """The batches of evaluation: of four of the five photographs, and of the fifth with padding."""
+    return read(config, False, 4)
+
+
+def test_evaluation__returns_the_documented_tensors(evaluated: List[Batch], photos: List[Photo]) -> None:
+    assert len(evaluated) == 2
+    for images, labels in evaluated:
+        assert images.dtype == np.float32 and labels.dtype == np.int32
+        assert images.shape == (4, 96, 128, 3) and labels.shape == (4,)
+    images, labels = (np.concatenate(parts)[: len(photos)] for parts in zip(*evaluated))
     # Two files are interleaved, so their images alternate.
     assert sorted(labels) == [photo.label for photo in photos]
     with tf.Session() as session:
@@ -91,8 +98,8 @@ def test_prefetch_enabled__keeps_two_batches_of_each_replica_ready(
     assert [tf.get_static_value(o.inputs[1]) for o in operations if o.type == 'PrefetchDataset'] == sizes
 
 
-def test_transpose_enabled__moves_the_batch_to_the_last_axis(config: Config) -> None:
-    (plain, labels), *_ = read(config, False, 4)
+def test_transpose_enabled__moves_the_batch_to_the_last_axis(config: Config, evaluated: List[Batch]) -> None:
+    (plain, labels), *_ = evaluated
     (transposed, same_labels), *_ = read(dataclasses.replace(config, transpose_enabled=True), False, 4)
     np.testing.assert_array_equal(transposed, plain.transpose([1, 2, 3, 0]))
     np.testing.assert_array_equal(same_labels, labels)
@@ -118,9 +125,9 @@ def test_use_annotated_bbox__crops_around_the_boxes(config: Config, monkeypatch:
 
 
 @pytest.fixture
-def bad_dir(photos: List[Photo], tmp_path: Any) -> str:
+def bad_dir(thumbnails: List[Photo], tmp_path: Any) -> str:
     """Writes a validation file in which records 1, 3, 4 and 6 of 8 cannot be used; returns its folder."""
-    photo = photos[0]
+    photo = thumbnails[0]
     broken, empty = (photo._replace(encoded=photo.encoded[:size]) for size in (len(photo.encoded) // 2, 0))
     good, *bad = (photo_example(each).SerializeToString() for each in (photo, photo._replace(label=6), broken, empty))
     contents = [good, bad[0], good, bad[1], b'no example at all', good, bad[2], good]
@@ -164,10 +171,9 @@ def test_max_bad_records__skips_bad_records_in_every_epoch(
     assert len(os.listdir(tmp_path / 'model' / 'bad_records' / 'train')) == 4
 
 
-def test_max_bad_records__leaves_other_records_unchanged(config: Config, tmp_path: Any) -> None:
-    plain = read(config, False, 2)
-    allowed = read(dataclasses.replace(config, max_bad_records=1, model_dir=str(tmp_path)), False, 2)
-    assert len(plain) == len(allowed) == 3
-    for (images, labels), (same_images, same_labels) in zip(plain, allowed):
+def test_max_bad_records__leaves_other_records_unchanged(config: Config, evaluated: List[Batch], tmp_path: Any) -> None:
+    allowed = read(dataclasses.replace(config, max_bad_records=1, model_dir=str(tmp_path)), False, 4)
+    assert len(evaluated) == len(allowed)
+    for (images, labels), (same_images, same_labels) in zip(evaluated, allowed):
         np.testing.assert_array_equal(images, same_images)
         np.testing.assert_array_equal(labels, same_labels)

@@ -88,7 +88,7 @@ def kinds_of_nodes(config: Config) -> List[str]:
     return [type_in_1_15(node.op) for scope in scopes for node in scope]
 
 
-@pytest.mark.parametrize('seed', [None, 3])
+@pytest.mark.parametrize('seed', [further(None), 3])
 def test_compressed_files__are_read_as_others(seed: Any, small_config: Config, tmp_path: Any) -> None:
     data_dir = tmp_path / 'compressed'
     shutil.copytree(small_config.data_dir, str(data_dir))

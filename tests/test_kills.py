@@ -18,7 +18,7 @@ from inception_v3.run.evaluations import read_evaluations
 from tests.support import one_layer_program
 from tests.support.checkpoints import saved_variables
 
-KILLS = int(os.environ.get('KILLS', 6))
+KILLS = int(os.environ.get('KILLS', 3))
 # Seconds: the longest time from the first line of the log to a kill, and that of a process that is not killed.
 LATEST_KILL, TIMEOUT = 4.0, 240.0
 STEPS, STEPS_PER_CYCLE = 60, 30

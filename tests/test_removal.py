@@ -18,7 +18,7 @@ pytestmark = pytest.mark.program
 TINY = (
     *('--preset=digits', '--network=resnet50', '--depth_multiplier=0.1', '--height=32', '--width=32', '--seed=1'),
     *('--train_batch_size=8', '--eval_batch_size=8', '--eval_total_size=16', '--learning_rate=0.01'),
-    *('--optimizer=sgd', '--num_parallel_calls=2', '--train_steps_per_eval=2'),
+    *('--optimizer=sgd', '--num_parallel_calls=2', '--train_steps_per_eval=2', '--moving_average=False'),
 )
 
 

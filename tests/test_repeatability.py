@@ -78,15 +78,22 @@ def test_seed__repeats_and_resumes_bit_for_bit(photo_config: Config, one_layer: 
     check_resumed(photo_config)
 
 
-@pytest.mark.both
 @pytest.mark.program
 @pytest.mark.parametrize(
     ('changes', 'of_resumed'),
     [
-        ({'preprocessing': 'vgg', 'transfer': 'uint8'}, {'mode': 'train_and_eval', 'train_steps_per_eval': 2}),
-        ({'tpu': 'emulated:2x2', 'use_tpu': True, 'num_shards': 2, 'train_batch_size': 4, 'eval_batch_size': 6}, {}),
+        pytest.param(
+            {'preprocessing': 'vgg', 'transfer': 'uint8'},
+            {'mode': 'train_and_eval', 'train_steps_per_eval': 2},
+            id='in cycles',
+        ),
+        pytest.param(
+            {'tpu': 'emulated:2x2', 'use_tpu': True, 'num_shards': 2, 'train_batch_size': 4, 'eval_batch_size': 6},
+            {},
+            id='on emulated cores',
+            marks=pytest.mark.both,
+        ),
     ],
-    ids=['in cycles', 'on emulated cores'],
 )
 def test_seed__repeats_and_resumes_with_dropout(
     changes: Dict[str, Any], of_resumed: Dict[str, Any], photo_config: Config, tiny: None

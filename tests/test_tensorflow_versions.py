@@ -24,6 +24,7 @@ from inception_v3.networks.registry import NETWORKS
 from inception_v3.run.starts import read_first_steps
 from tests.support.project import ROOT
 from tests.support.runs import ONE_LAYER, execute, make_small_config
+from tests.support.shared import once
 from tools.predict.classifier import of_saved_model
 
 pytestmark = pytest.mark.program
@@ -96,17 +97,20 @@ def seeded(digits_dir: str) -> Config:
 @pytest.fixture(scope='module')
 def begun(versions: List[str], seeded: Config, photo_dir: str, tmp_path_factory: Any) -> pathlib.Path:
     """A folder where each version has saved batches, trained and exported the first step, and been copied."""
-    folder = tmp_path_factory.mktemp('versions')
     changes = {'data_dir': photo_dir, 'num_train_images': 5, 'num_eval_images': 5, 'num_classes': 6}
     config = dataclasses.replace(seeded, eval_batch_size=3, train_batch_size=3, **changes)
-    for version in versions:
-        calls = [training(seeded, folder, version, train_steps=1, export_dir=str(folder / f'export-{version}'))]
-        for name, settings in BATCHES.items():
-            changed = dataclasses.asdict(dataclasses.replace(config, **settings))
-            path = str(folder / f'{version} {name}.npz')
-            calls.append(('batches', {'path': path, 'is_training': name != 'eval', 'config': changed}))
-        perform(version, folder, *calls)
-    return folder
+
+    def make(of_session: str) -> None:
+        folder = pathlib.Path(of_session)
+        for version in versions:
+            calls = [training(seeded, folder, version, train_steps=1, export_dir=str(folder / f'export-{version}'))]
+            for name, settings in BATCHES.items():
+                changed = dataclasses.asdict(dataclasses.replace(config, **settings))
+                path = str(folder / f'{version} {name}.npz')
+                calls.append(('batches', {'path': path, 'is_training': name != 'eval', 'config': changed}))
+            perform(version, folder, *calls)
+
+    return pathlib.Path(once(tmp_path_factory, 'versions', make))
 
 
 def test_versions__prepare_the_same_bits(versions: List[str], begun: pathlib.Path) -> None:

@@ -200,7 +200,7 @@ def slim_steps(config: Config) -> Steps:
     return result
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_training__three_steps_agree_with_an_independent_program(monkeypatch: Any) -> None:
     def network_in_float64(images: tf.Tensor, mode: str, config: Config, fine_tuning: Any) -> Any:
         norm = batch_norm_for(config, mode == MODES.TRAIN)

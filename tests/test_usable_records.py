@@ -11,6 +11,7 @@ from compat import tf
 from data import records
 from inception_v3.config import Config
 from inception_v3.input import usable_records
+from inception_v3.input.bad_records import BadRecords
 from tests.support.runs import make_small_config
 from tests.support.tiers import further
 from tests.test_layouts import STEPS, global_batches
@@ -104,3 +105,22 @@ def test_bad_records__are_replaced_alike_after_resumption_on_more_hosts(
 def test_run_without_a_usable_record__is_an_error(config: Config, tmp_path: Any) -> None:
     with pytest.raises(tf.errors.InvalidArgumentError, match=r'none of.*consecutive records can be used'):
         global_batches(written(tmp_path / 'damaged', config, {*range(1, 96)}))
+
+
+def test_bad_records__are_counted_for_each_worker(digits_dir: str, tmp_path: Any, caplog: Any) -> None:
+    paths = records.find_shards(digits_dir, records.TRAIN)
+    for worker, position in ((0, 3), (1, 4), (1, 5), (0, 5)):
+        config = Config(
+            use_tpu=False, data_dir=digits_dir, model_dir=str(tmp_path), max_bad_records=3,
+            worker_hosts='a:1,b:2', task_index=worker,
+        )  # fmt: skip
+        with tf.Graph().as_default(), tf.Session() as session:
+            places = tf.constant(paths[:1]), tf.constant([position], tf.int64)
+            session.run(usable_records.name_bad_records(config, records.TRAIN, *places))
+    BadRecords(config, [records.TRAIN]).log()
+    first, *others = caplog.messages
+    # The last one counts, of two that have skipped a record.
+    assert first == '3 records could not be used (2 at worker 0 (a:1), 1 at worker 1 (b:2)):'
+    text = 'skipped at worker {}: {}, record {}: could not be used when it was read.'
+    expected = [('0 (a:1)', 3), ('1 (b:2)', 4), ('0 (a:1)', 5)]
+    assert others == [text.format(worker, paths[0], position) for worker, position in expected]

@@ -14,7 +14,7 @@ from inception_v3.run.batch_norm_advice import decay_warning
 from inception_v3.run.memory import FLOAT_BYTES, SLOTS, sizes_for
 from inception_v3.tpu import topology
 from inception_v3.weights import beginning, sources
-from preprocessing.inception_preprocessing import whole_image_box
+from preprocessing.steps import whole_image_box
 
 # The TPU time of the guide's sample trace, which names no TPU, no batch, and does not say whether this is a step.
 ASSUMED_STEP_MS = 815.0

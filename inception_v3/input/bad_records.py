@@ -1,14 +1,16 @@
-"""Counts and explains the records that a run has skipped, which `usable_records` names by an empty file for each."""
+"""Counts and explains the records that a run has skipped, which `usable_records` names by a file for each."""
 
+import collections
 import contextlib
 import os
-from typing import Iterator, List, Sequence
+from typing import Iterator, List, Sequence, Tuple
 
 from compat import tf
 from compat.log import logger
 from data import checks, record_checker, records, remote
 from inception_v3.config import Config
 from inception_v3.input.usable_records import NAME, SEPARATOR, folder_of
+from inception_v3.machines import cluster
 
 
 def checker_of(config: Config, split: str) -> record_checker.RecordChecker:
@@ -37,6 +39,27 @@ class BadRecords:
 
     def skipped(self) -> Iterator[record_checker.BadRecord]:
         """Yields the skipped records, each with its problem."""
+        return (bad_record for bad_record, _ in self._with_workers())
+
+    def log(self) -> None:
+        """Logs the skipped records of all machines, and which worker skipped each."""
+        skipped = [*self._with_workers()]
+        if not skipped:
+            return
+        by_worker = collections.Counter(worker for _, worker in skipped)
+        shares = ', '.join(f'{by_worker[worker]} at {worker}' for worker in self._workers() if worker in by_worker)
+        logger.info('%d records could not be used%s:', len(skipped), f' ({shares})' if shares else '')
+        for bad_record, worker in skipped:
+            logger.info('skipped%s %s', f' at {worker}:' if worker else '', bad_record)
+
+    def _workers(self) -> List[str]:
+        """The names of the machines' workers, for messages; empty for one machine."""
+        addresses = cluster.addresses_in(self._config.worker_hosts)
+        return [cluster.name_of(addresses, number) for number in range(len(addresses))]
+
+    def _with_workers(self) -> Iterator[Tuple[record_checker.BadRecord, str]]:
+        """Yields the skipped records, each with the worker that skipped it last; on one machine with ''."""
+        workers = {str(number).encode(): name for number, name in enumerate(self._workers())}
         for split in self._splits:
             names, source = self._names(split), self._config.source
             if not names:
@@ -46,15 +69,8 @@ class BadRecords:
             with contextlib.closing(checker_of(self._config, split)) as checker:
                 for name in names:
                     file_name, _, position = name.rpartition(SEPARATOR)
-                    yield checker.problem_at(path_of[file_name], int(position))
-
-    def log(self) -> None:
-        """Logs the skipped records."""
-        skipped = [*self.skipped()]
-        if skipped:
-            logger.info('%d records could not be used:', len(skipped))
-        for bad_record in skipped:
-            logger.info('skipped %s', bad_record)
+                    number = remote.read(os.path.join(folder_of(self._config, split), name)) if workers else None
+                    yield checker.problem_at(path_of[file_name], int(position)), workers.get(number or b'', '')
 
     def _names(self, split: str) -> List[str]:
         if not self._config.max_bad_records:

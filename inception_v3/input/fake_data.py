@@ -6,8 +6,8 @@ from compat import tf
 from data import order
 from inception_v3.config import Config
 from inception_v3.input.infeed import Features, Infeed
-from preprocessing.inception_preprocessing import whole_image_box
 from preprocessing.stateless import uniform_of
+from preprocessing.steps import whole_image_box
 
 
 @tf.autograph.experimental.do_not_convert

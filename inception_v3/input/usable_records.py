@@ -117,12 +117,15 @@ def _replaced(usable: tf.Tensor, runs: int, run: int) -> tf.Tensor:
 
 
 def folder_of(config: Config, split: str) -> str:
-    """The folder of a split in model_dir: an empty file for each skipped record, named FILE@POSITION."""
+    """The folder of a split in model_dir: a file for each skipped record, named FILE@POSITION.
+
+    Of several machines, its content is the number of the worker that skipped the record last; else it is empty.
+    """
     return os.path.join(str(config.model_dir), 'bad_records', split)
 
 
 def name_bad_records(config: Config, split: str, paths: tf.Tensor, positions: tf.Tensor) -> tf.Operation:
-    """Writes an empty file named after each bad record; fails if there are more than `max_bad_records`.
+    """Writes a file named after each bad record, see `folder_of`; fails if there are more than `max_bad_records`.
 
     It writes files because the hosts of a TPU run the input pipeline without Python. A record counts once, even if it
     is read again in the next epoch or by another host.
@@ -138,8 +141,10 @@ def name_bad_records(config: Config, split: str, paths: tf.Tensor, positions: tf
         file_names = tf.strings.regex_replace(file_names, character, code)
     names = tf.strings.join([folder, os.sep, file_names, SEPARATOR, tf.as_string(positions)])
 
+    worker = str(config.task_index) if config.machines > 1 else ''
+
     def write(index: tf.Tensor) -> tf.Tensor:
-        with tf.control_dependencies([tf.io.write_file(names[index], '')]):
+        with tf.control_dependencies([tf.io.write_file(names[index], worker)]):
             return index + 1
 
     written = tf.while_loop(lambda index: index < tf.size(names), write, [0], parallel_iterations=1)

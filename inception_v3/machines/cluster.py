@@ -94,6 +94,8 @@ def _flags(values: Any) -> Dict[str, Any]:
     for name in [*cluster, kind]:
         if name in _INSTEAD:
             raise ValueError(f'{name}: {_INSTEAD[name]}')
+    if 'sparseCluster' in values:
+        raise ValueError('"sparseCluster" names no other workers; switch off dynamic workers (enableDynamicWorker)')
     if not cluster:
         return {}
     tasks = [(name, number, address) for name in _KINDS for number, address in enumerate(_listed(cluster, name))]

@@ -4,34 +4,23 @@ import contextlib
 import os
 from typing import Iterator, Optional
 
-from compat import tf
 from console import outputs
-from console.screen import Screen
 from data.dataset_info import DatasetInfo
 from inception_v3.config import Config
 from inception_v3.input.bad_records import BadRecords
 from inception_v3.local_estimator import LocalEstimator
 from inception_v3.model_dir import check_undamaged, check_writable, latest_checkpoint
 from inception_v3.run import best_checkpoint, checkpoints, failures
+from inception_v3.run.context import Context
 from inception_v3.run.evaluations import RESULTS_FILE
-from inception_v3.run.hooks.stopping import Termination, without_recovery
+from inception_v3.run.hooks.stopping import without_recovery
 from inception_v3.run.starts import FIRST_STEPS_FILE, STARTS_FILE
 from inception_v3.run.trained_data import check_data_set
-from inception_v3.run.trainer_lock import TrainerLock
-from inception_v3.run.workers import Workers
 from inception_v3.tpu.addresses import check_answers
 
 
 @contextlib.contextmanager
-def guarded(
-    config: Config,
-    screen: Screen,
-    termination: Termination,
-    workers: Workers,
-    lock: TrainerLock,
-    estimator: tf.estimator.tpu.TPUEstimator,
-    data_set: Optional[DatasetInfo],
-) -> Iterator[None]:
+def guarded(context: Context) -> Iterator[None]:
     """Guards a run while the context is open; in the end, the lock and the estimator's sessions are released.
 
     Before, the run's folders can be written to, its TPU answers, and all workers agree. The first worker then locks
@@ -40,35 +29,35 @@ def guarded(
     Raises:
       CommandError: one of these checks fails; or the run fails in a way that can be explained.
     """
-    model_dir = str(config.model_dir)
+    config, model_dir, estimator = context.config, context.model_dir, context.estimator
     trains = config.is_first and config.mode != 'eval'
     if config.is_first:
         check_writable('model_dir', model_dir)
         if config.export_dir:
             check_writable('export_dir', config.export_dir)
     check_answers(estimator.config.master)
-    with workers.joined(data_set), contextlib.ExitStack() as stack:
-        stack.enter_context(failures.remote_failures_explained(config, screen))
+    with context.workers.joined(context.data_set), contextlib.ExitStack() as stack:
+        stack.enter_context(failures.remote_failures_explained(config, context.screen))
         if not config.use_tpu or config.is_emulated:
             stack.enter_context(without_recovery())
         if isinstance(estimator, LocalEstimator):
             stack.callback(estimator.release)
         if trains:
-            stack.enter_context(lock)
-            termination.release = lock.release
+            stack.enter_context(context.lock)
+            context.termination.release = context.lock.release
         if config.is_first:
             # Within the lock: after a failure, half-written files are removed.
-            stack.enter_context(failures.disk_failures_explained(config, screen))
+            stack.enter_context(failures.disk_failures_explained(config, context.screen))
             _check_places(model_dir)
         if trains:
-            _prepare_to_train(config, data_set)
+            _prepare_to_train(config, context.data_set)
             stack.enter_context(failures.divergence_explained(config))
         if config.is_first:
             if config.keep_best:
                 # A damaged best checkpoint is reported now, not after hours of training.
                 best_checkpoint.read(model_dir)
             BadRecords(config, config.splits).forget()
-        stack.enter_context(failures.bad_records_explained(config, config.splits, screen))
+        stack.enter_context(failures.bad_records_explained(config, config.splits, context.screen))
         yield
 
 

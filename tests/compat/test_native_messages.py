@@ -45,7 +45,6 @@ def test_captured__keeps_a_log_handler_that_was_made_meanwhile(capfd: Any, monke
     assert capfd.readouterr().err == 'during\nafter\n'
 
 
-@pytest.mark.both
 @pytest.mark.program
 def test_captured__leaves_pythons_messages_on_the_screen() -> None:
     code = (

@@ -15,8 +15,10 @@ from inception_v3.input.bad_records import BadRecords
 from inception_v3.model_dir import latest_step, step_of
 from inception_v3.run import trainer_lock
 from inception_v3.run.evaluations import Evaluation, append_evaluation
+from inception_v3.run.evaluator import Evaluator
 from inception_v3.run.hooks.stopping import Termination
-from inception_v3.train_and_evaluate import Evaluator, Run, Trainer
+from inception_v3.run.trainer import Trainer
+from inception_v3.train_and_evaluate import Run
 from tests.support.checkpoints import save_step
 from tests.support.evaluations import EVALUATION
 from tests.support.runs import execute, make_small_config
@@ -35,14 +37,14 @@ def course(monkeypatch: Any) -> List[Any]:
     done: List[Any] = []
 
     def train(self: Trainer, until_step: int) -> None:
-        done.append(f'train from {latest_step(self._model_dir)} to {until_step}')
-        save_step(self._model_dir, until_step)
+        done.append(f'train from {latest_step(self._context.model_dir)} to {until_step}')
+        save_step(self._context.model_dir, until_step)
 
     def evaluate(self: Evaluator, checkpoint: str) -> Evaluation:
         step = step_of(checkpoint)
         done.append(f'evaluate {step}')
         evaluation = EVALUATION._replace(step=step, weights='raw')
-        append_evaluation(self._model_dir, evaluation)
+        append_evaluation(self._context.model_dir, evaluation)
         return evaluation
 
     def is_finished(self: Run) -> bool:
@@ -84,14 +86,14 @@ def test_run__protects_its_folder_while_it_trains(config: Config, course: List[A
     train = Trainer.train
 
     def look(self: Trainer, until_step: int) -> None:
-        with pytest.raises(RetryableError), trainer_lock.TrainerLock(self._model_dir, 'now'):
+        with pytest.raises(RetryableError), trainer_lock.TrainerLock(self._context.model_dir, 'now'):
             pass
         claims.append(True)
         # On a CPU, no worker can be lost.
         assert monitored_session._PREEMPTION_ERRORS == ()
         # SIGTERM that ends the process at once gives the folder to the next trainer.
         termination.release()
-        with trainer_lock.TrainerLock(self._model_dir, 'now'):
+        with trainer_lock.TrainerLock(self._context.model_dir, 'now'):
             train(self, until_step)
 
     monkeypatch.setattr(Trainer, 'train', look)

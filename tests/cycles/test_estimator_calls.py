@@ -10,25 +10,23 @@ from compat import tf
 from compat.errors import CommandError, RetryableError
 from console.screen import Screen
 from data.records import DataError
-from inception_v3 import train_and_evaluate
 from inception_v3.config import Config
-from inception_v3.estimator import Device
 from inception_v3.model_dir import digest_of_index, latest_step
 from inception_v3.moving_average import LoadEMAHook
+from inception_v3.run.context import Context
 from inception_v3.run.evaluations import append_evaluation, read_evaluations
+from inception_v3.run.evaluator import Evaluator
 from inception_v3.run.failures import DivergedError
 from inception_v3.run.hooks.progress import EvaluationProgress
 from inception_v3.run.hooks.saving import CheckpointFitsHook, CheckpointHook
 from inception_v3.run.hooks.stopping import RecoveryLimitHook, Termination
+from inception_v3.run.hooks.summaries import TrainingSummaries
+from inception_v3.run.trainer import Trainer
 from inception_v3.run.trainer_lock import TrainerLock
 from inception_v3.run.workers import Workers
-from inception_v3.train_and_evaluate import Evaluator, Seen, Trainer
 from tests.support.checkpoints import save_step
 from tests.support.evaluations import EVALUATION
 from tests.support.runs import make_small_config
-
-SCREEN = Screen(io.StringIO())
-SEEN = Seen(None, Device(''), ())
 
 
 class Estimator:
@@ -58,14 +56,18 @@ def config(digits_dir: str, tmp_path: Any) -> Config:
     return make_small_config(digits_dir, model_dir=str(tmp_path / 'model'), train_steps=9)
 
 
-def trainer_of(config: Config, estimator: Any) -> Trainer:
+def context_of(config: Config, estimator: Any) -> Context:
     termination = Termination(lambda error: None)
-    lock = TrainerLock(str(config.model_dir), '')
-    return Trainer(config, SCREEN, termination, Workers(config, termination), lock, estimator, SEEN)
+    lock, workers = TrainerLock(str(config.model_dir), ''), Workers(config, termination)
+    return Context(config, Screen(io.StringIO()), termination, workers, lock, estimator, None)
+
+
+def trainer_of(config: Config, estimator: Any) -> Trainer:
+    return Trainer(context_of(config, estimator))
 
 
 def evaluator_of(config: Config, estimator: Any) -> Evaluator:
-    return Evaluator(config, SCREEN, estimator, SEEN)
+    return Evaluator(context_of(config, estimator))
 
 
 def types_of(hooks: List[Any]) -> List[Any]:
@@ -111,7 +113,7 @@ def test_training__has_hooks_with_the_values_of_the_flags(config: Config, change
 def test_training__draws_the_images_of_the_step_where_it_begins(config: Config, monkeypatch: Any) -> None:
     save_step(str(config.model_dir), 2)
     drawn: List[int] = []
-    monkeypatch.setattr(train_and_evaluate.TrainingSummaries, 'draw_images', lambda self, step: drawn.append(step))
+    monkeypatch.setattr(TrainingSummaries, 'draw_images', lambda self, step: drawn.append(step))
     trainer = trainer_of(dataclasses.replace(config, image_summaries=1), Estimator(str(config.model_dir), reached=4))
     trainer.train(4)
     # Later cycles belong to the same start.

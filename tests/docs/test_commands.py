@@ -4,17 +4,19 @@ A command that needs a TPU, a data set or minutes is checked by its parts: modul
 """
 
 import json
+import pathlib
 import re
 import shlex
 import subprocess
 import sys
-from typing import Dict, List, Sequence
+from typing import Any, Dict, List, Sequence
 
 import pytest
 
 from inception_v3 import flags
 from inception_v3_tpu import __main__ as program
 from tests.docs.pages import PAGES, ROOT, Command, commands, read
+from tests.support.shared import once
 
 COMMANDS = [command for command in commands() if '…' not in command.line and '[' not in command.line]
 # Arguments that stand for something of the user's.
@@ -68,11 +70,15 @@ TAKES_FLAGS_OF_A_RUN = {'inception_v3.main', 'preflight', 'balance', *(p for p i
 
 
 @pytest.fixture(scope='module')
-def help_texts() -> Dict[str, str]:
+def help_texts(tmp_path_factory: Any) -> Dict[str, str]:
     """The --help of each program."""
-    command = [sys.executable, '-c', _HELP, *PROGRAMS, *_TASKS]
-    done = subprocess.run(command, cwd=str(ROOT), stdout=subprocess.PIPE, text=True, timeout=300, check=True)
-    return json.loads(done.stdout.splitlines()[-1])
+
+    def make(folder: str) -> None:
+        command = [sys.executable, '-c', _HELP, *PROGRAMS, *_TASKS]
+        done = subprocess.run(command, cwd=str(ROOT), stdout=subprocess.PIPE, text=True, timeout=300, check=True)
+        pathlib.Path(folder, 'texts.json').write_text(done.stdout.splitlines()[-1])
+
+    return json.loads(pathlib.Path(once(tmp_path_factory, 'help', make), 'texts.json').read_text())
 
 
 @pytest.mark.parametrize('page', PAGES)

@@ -16,8 +16,8 @@ BLOCKS = {
     for section in read('docs/as-a-library.md').split('\n## ')[1:]
 }
 # Building the network takes seconds.
-DEAR = (pytest.mark.program, pytest.mark.both)
-CASES = [pytest.param(name, marks=DEAR if name in ('Network', 'Model function') else ()) for name in BLOCKS]
+DEAR = ('Network', 'Model function')
+CASES = [pytest.param(name, marks=pytest.mark.program if name in DEAR else ()) for name in BLOCKS]
 
 
 def printed(code: str) -> List[str]:

@@ -23,7 +23,7 @@ def test_eager_loop__gives_the_same_weights_in_all_modes_and_after_resuming(
     found = json.loads(last)
     assert (found['exit code'], found['resumed at']) == (0, 2)
     assert found['different'] == [[], []]
-    assert len({*found['variables']}) == 1 and found['variables'][0] > 100
+    assert len({*found['variables']}) == 1 and found['variables'][0] > 60
     assert found['rates'] == pytest.approx([0.02, 0.002, 0.0002])
     assert found['restored rate'] == pytest.approx(0.0002)
     assert sorted(path.name for path in (tmp_path / 'stored').glob('*.index')) == ['ckpt-3.index', 'ckpt-4.index']

@@ -17,8 +17,8 @@ from tools.benchmarks.measurement import peak_bytes
 
 
 def many(cases: int) -> int:
-    """The number of cases of a slow test: all of them with FUZZ=all in the environment, else an eighth."""
-    return cases if os.environ.get('FUZZ') == 'all' else cases // 8
+    """The number of cases of a slow test: all of them with FUZZ=all in the environment, else a thirtieth."""
+    return cases if os.environ.get('FUZZ') == 'all' else cases // 30
 
 
 def run(module: str, cases: int, folder: pathlib.Path) -> None:

@@ -18,7 +18,6 @@ from inception_v3 import flags
 from inception_v3.config import Config, ConfigError, plain_type, setting_of
 from inception_v3.fitting import fit_to_data_set, makes_digits
 from inception_v3.presets import EPOCHS, PRESETS
-from tests.fuzz import child
 
 FIELDS = [field.name for field in dataclasses.fields(Config)]
 DEFAULTS = Config()
@@ -149,6 +148,6 @@ def cases(number: int) -> Callable:
     )
 
 
-@pytest.mark.parametrize('number', [120, pytest.param(child.many(5_000), marks=pytest.mark.slow)])
+@pytest.mark.parametrize('number', [120, pytest.param(5_000, marks=pytest.mark.nightly)])
 def test_random_command_line__gives_a_configuration_or_one_message(number: int) -> None:
     cases(number)(given(arguments())(check_command_line))()

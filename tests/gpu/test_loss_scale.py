@@ -120,7 +120,6 @@ def weights_and_state(variables: Dict[str, np.ndarray]) -> Dict[str, float]:
 
 
 @pytest.mark.program
-@pytest.mark.both
 def test_checkpoints__pass_between_precisions_and_resumption_keeps_the_scale_and_the_count(
     tmp_path: Any, one_layer: None, monkeypatch: Any, caplog: Any
 ) -> None:

@@ -18,6 +18,7 @@ from inception_v3.run import versions
 from inception_v3_tpu.__main__ import COMMANDS
 from tests.support.pages import read_page
 from tests.support.project import PACKAGES, ROOT
+from tests.support.shared import once
 
 INSTALLED = [package for package in PACKAGES if package != 'examples']
 
@@ -36,15 +37,18 @@ TINY = (
 @pytest.fixture(scope='module')
 def source(tmp_path_factory: Any) -> pathlib.Path:
     """The source distribution of the files that git has, beside the wheel that is built from it."""
-    folder = tmp_path_factory.mktemp('distributions')
-    listed = subprocess.run(['git', 'ls-files', '-z'], cwd=ROOT, stdout=subprocess.PIPE, check=True).stdout
-    for name in listed.decode().split('\0')[:-1]:
-        if (ROOT / name).is_file():
-            (folder / 'source' / name).parent.mkdir(parents=True, exist_ok=True)
-            (folder / 'source' / name).write_bytes((ROOT / name).read_bytes())
-    build = [str(UV), 'build', '--quiet', '--no-build-isolation', '--python', sys.executable]
-    subprocess.run([*build, '--out-dir', str(folder), str(folder / 'source')], check=True, cwd=folder)
-    (path,) = folder.glob('*.tar.gz')
+
+    def make(of_session: str) -> None:
+        folder = pathlib.Path(of_session)
+        listed = subprocess.run(['git', 'ls-files', '-z'], cwd=ROOT, stdout=subprocess.PIPE, check=True).stdout
+        for name in listed.decode().split('\0')[:-1]:
+            if (ROOT / name).is_file():
+                (folder / 'source' / name).parent.mkdir(parents=True, exist_ok=True)
+                (folder / 'source' / name).write_bytes((ROOT / name).read_bytes())
+        build = [str(UV), 'build', '--quiet', '--no-build-isolation', '--python', sys.executable]
+        subprocess.run([*build, '--out-dir', str(folder), str(folder / 'source')], check=True, cwd=folder)
+
+    (path,) = pathlib.Path(once(tmp_path_factory, 'distributions', make)).glob('*.tar.gz')
     return path
 
 
@@ -57,17 +61,11 @@ def wheel(source: pathlib.Path) -> pathlib.Path:
 class Installed:
     """The wheel in an environment of its own, used from a folder with files of a user."""
 
-    def __init__(self, wheel: pathlib.Path, folder: pathlib.Path):
-        self._bin = folder / 'environment' / 'bin'
-        self.folder = folder / 'user'
-        self.folder.mkdir()
+    def __init__(self, environment: pathlib.Path, folder: pathlib.Path):
+        self._bin = environment / 'bin'
+        self.folder = folder
         for name in USER_FILES:
             (self.folder / f'{name}.py').write_text('raise SystemExit("a file of the user")')
-        python = ['--python', os.path.realpath(sys.executable)]
-        subprocess.run([str(UV), '--quiet', 'venv', *python, str(self._bin.parent)], check=True)
-        lock = ['--constraint', str(ROOT / 'requirements.lock')]
-        command = [str(UV), '--quiet', 'pip', 'install', '--python', str(self._bin / 'python'), *lock, str(wheel)]
-        subprocess.run(command, check=True, cwd=self.folder)
 
     @property
     def python(self) -> pathlib.Path:
@@ -84,7 +82,16 @@ class Installed:
 
 @pytest.fixture(scope='module')
 def installed(wheel: pathlib.Path, tmp_path_factory: Any) -> Installed:
-    return Installed(wheel, tmp_path_factory.mktemp('installed'))
+    def make(folder: str) -> None:
+        environment = f'{folder}/environment'
+        python = ['--python', os.path.realpath(sys.executable)]
+        subprocess.run([str(UV), '--quiet', 'venv', *python, environment], check=True)
+        lock = ['--constraint', str(ROOT / 'requirements.lock')]
+        install = [str(UV), '--quiet', 'pip', 'install', '--python', f'{environment}/bin/python', *lock, str(wheel)]
+        subprocess.run(install, check=True, cwd=folder)
+
+    environment = pathlib.Path(once(tmp_path_factory, 'installed', make), 'environment')
+    return Installed(environment, tmp_path_factory.mktemp('user'))
 
 
 def test_wheel__has_every_package_with_its_files_and_no_tests(wheel: pathlib.Path) -> None:

@@ -22,6 +22,13 @@ def tf_config(kind: Any, index: Any, **tasks: Any) -> str:
         (tf_config('worker', 1, worker=[A, B]), f'{A},{B}', 1),
         (tf_config('chief', 0, worker=[B, C], chief=[A]), f'{A},{B},{C}', 0),
         (tf_config('worker', 1, worker=[B, C], chief=[A]), f'{A},{B},{C}', 2),
+        # Vertex AI adds the job and keys of the task.
+        (
+            f'{{"cluster": {{"chief": ["{A}"], "worker": ["{B}"]}}, "environment": "cloud", "job": "{{}}",'
+            ' "task": {"type": "worker", "index": 0, "cloud": "c1", "trial": ""}}',
+            f'{A},{B}',
+            1,
+        ),
         # Shell scripts write the index as a string.
         (tf_config('worker', '1', worker=[A, B]), f'{A},{B}', 1),
         # One machine.
@@ -46,6 +53,9 @@ def test_flags_of__chief_is_the_first_worker(value: str, hosts: Optional[str], i
         (tf_config('ps', 0, worker=[A, B]), 'ps: '),
         (tf_config('evaluator', 0, worker=[A, B]), 'evaluator: the workers evaluate .*--mode=eval'),
         (tf_config('evaluator', 0), 'evaluator: '),
+        # Of Kubeflow's TFJobs with enableDynamicWorker.
+        ('{"sparseCluster": {"worker": {"0": "a:2222"}}, "task": {"type": "worker"}}', 'enableDynamicWorker'),
+        (tf_config('worker', 0, worker={'0': A}), '"worker" must be a list'),
         (tf_config('master', 0, master=[A], worker=[B]), 'unknown tasks: master'),
         (tf_config('worker', 0, worker=A), '"worker" must be a list'),
         (tf_config('worker', 0, worker=[A, 3]), '"worker" must be a list'),

@@ -10,6 +10,7 @@ from compat import tf
 from inception_v3.networks import reversible
 from inception_v3.networks.reversible import Block
 from tests.support.graphs import plain_session
+from tests.support.tiers import further
 
 CHANNELS = 4
 SHAPE = [2, 5, 6, CHANNELS]
@@ -126,7 +127,7 @@ def gradients(rebuild_activations: bool, dtype: Any, count: int = 4) -> Dict[str
         return found
 
 
-@pytest.mark.parametrize(('dtype', 'tolerance'), [(np.float64, 1e-10), (np.float32, 1e-5)])
+@pytest.mark.parametrize(('dtype', 'tolerance'), [(np.float64, 1e-10), further(np.float32, 1e-5)])
 def test_gradients__equal_those_of_ordinary_backpropagation(dtype: Any, tolerance: float) -> None:
     rebuilt, kept = gradients(True, dtype), gradients(False, dtype)
     for name, value in kept.items():

@@ -85,7 +85,7 @@ def momenta(values: Dict[str, np.ndarray]) -> np.ndarray:
     return np.concatenate([values[name].ravel() for name in sorted(values) if name.endswith('/Momentum')])
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_emulated_cores__train_alike_with_rebuilt_and_kept_activations(tmp_path: Any, monkeypatch: Any) -> None:
     short = functools.partial(revnet, REVNET_38._replace(units=(2,), depths=(32,)))
     monkeypatch.setitem(NETWORKS, 'revnet38', NETWORKS['revnet38']._replace(build=short))
@@ -130,7 +130,7 @@ for rebuild in (True, False):
 """
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_xla__compiles_a_step_and_keeps_fewer_bytes(tmp_path: Any) -> None:
     # A separate process, because XLA reads its flags only once, before the first compilation.
     done = subprocess.run(

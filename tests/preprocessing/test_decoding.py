@@ -1,13 +1,12 @@
 """Tests of decoding with files that Pillow writes."""
 
-import functools
 import io
 import random
 import struct
 import subprocess
 import sys
 import zlib
-from typing import Any, Dict
+from typing import Any, Callable, Dict
 
 import numpy as np
 import PIL.Image
@@ -21,6 +20,7 @@ from tests.support.graphs import evaluate
 from tests.support.images import saved, with_bytes
 
 CAT = PIL.Image.fromarray(images.CAT)  # 300 x 451
+SMALL = CAT.crop((100, 60, 201, 137))
 
 
 def decode(encoded: bytes) -> np.ndarray:
@@ -59,8 +59,8 @@ def test_decode_image__decodes_grey_and_cmyk_jpegs(mode: str) -> None:
 @pytest.mark.parametrize(
     ('kind', 'image'),
     [
-        *(('GIF', CAT.quantize(256)), ('PNG', CAT), ('PNG', with_alpha(CAT)), ('PNG', CAT.quantize(256))),
-        *(('PNG', CAT.convert('L')), ('PNG', with_alpha(CAT.convert('L'))), ('PNG', CAT.convert('1'))),
+        *(('GIF', SMALL.quantize(256)), ('PNG', SMALL), ('PNG', with_alpha(SMALL)), ('PNG', SMALL.quantize(256))),
+        *(('PNG', SMALL.convert('L')), ('PNG', with_alpha(SMALL.convert('L'))), ('PNG', SMALL.convert('1'))),
     ],
     ids=['GIF of one frame', 'rgb', 'rgba', 'palette', 'grey', 'grey with alpha', 'black and white'],
 )
@@ -74,10 +74,10 @@ NO_IMAGES = {
     'JPEG signature only': b'\xff\xd8\xff',
     'GIF signature only': b'GIF',
     'random': np.random.RandomState(0).bytes(5000),
-    'JPEG without first byte': saved(CAT, 'JPEG')[1:],
-    'BMP': saved(CAT, 'BMP'),
-    'WebP': saved(CAT, 'WEBP'),
-    'animation': saved(CAT.convert('P'), 'GIF', save_all=True, append_images=[CAT.rotate(90).convert('P')]),
+    'JPEG without first byte': saved(SMALL, 'JPEG')[1:],
+    'BMP': saved(SMALL, 'BMP'),
+    'WebP': saved(SMALL, 'WEBP'),
+    'animation': saved(SMALL.convert('P'), 'GIF', save_all=True, append_images=[SMALL.rotate(90).convert('P')]),
 }
 
 
@@ -87,27 +87,25 @@ def test_decode_image__refuses_files_that_are_not_images(kind: str) -> None:
         decode(NO_IMAGES[kind])
 
 
-@functools.lru_cache(maxsize=None)
-def kinds() -> Dict[str, bytes]:
-    """Returns a file of each kind that is found in data sets."""
-    grey, palette = CAT.convert('L'), CAT.convert('P')
-    return {
-        'JPEG': saved(CAT, 'JPEG', quality=92),
-        'JPEG 4:4:4': saved(CAT, 'JPEG', subsampling=0),
-        'progressive JPEG': saved(CAT, 'JPEG', progressive=True),
-        'JPEG with restart markers': saved(CAT, 'JPEG', restart_marker_blocks=7),
-        'grey JPEG': saved(grey, 'JPEG'),
-        'CMYK JPEG': saved(CAT.convert('CMYK'), 'JPEG'),
-        'PNG': saved(CAT, 'PNG'),
-        'PNG with transparency': saved(with_alpha(CAT), 'PNG'),
-        '16-bit PNG': saved(PIL.Image.fromarray(np.asarray(grey, np.uint16) * 257), 'PNG'),
-        'GIF': saved(palette, 'GIF'),
-    }
+GREY = CAT.convert('L')
+# A file of each kind that is found in data sets.
+KINDS: Dict[str, Callable[[], bytes]] = {
+    'JPEG': lambda: saved(CAT, 'JPEG', quality=92),
+    'JPEG 4:4:4': lambda: saved(CAT, 'JPEG', subsampling=0),
+    'progressive JPEG': lambda: saved(CAT, 'JPEG', progressive=True),
+    'JPEG with restart markers': lambda: saved(CAT, 'JPEG', restart_marker_blocks=7),
+    'grey JPEG': lambda: saved(GREY, 'JPEG'),
+    'CMYK JPEG': lambda: saved(CAT.convert('CMYK'), 'JPEG'),
+    'PNG': lambda: saved(CAT, 'PNG'),
+    'PNG with transparency': lambda: saved(with_alpha(CAT), 'PNG'),
+    '16-bit PNG': lambda: saved(PIL.Image.fromarray(np.asarray(GREY, np.uint16) * 257), 'PNG'),
+    'GIF': lambda: saved(CAT.convert('P'), 'GIF'),
+}
 
 
-@pytest.mark.parametrize('kind', kinds())
+@pytest.mark.parametrize('kind', KINDS)
 def test_decode_crop__equals_a_crop_of_the_whole_image(kind: str) -> None:
-    encoded, generator = kinds()[kind], random.Random(kind)
+    encoded, generator = KINDS[kind](), random.Random(kind)
     whole = decode(encoded)
     height, width = whole.shape[:2]
     parts = [(0, 0, height, width), (0, 0, 1, 1), (height - 1, width - 1, 1, 1)]
@@ -131,7 +129,7 @@ def test_decoding__refuses_a_truncated_file() -> None:
     decoded = decode_image(cut), decode_crop(cut, image_shape(cut), Crop(*tf.unstack(tf.constant([0, 0, 1, 100]))))
     with tf.Session() as session:
         for kind in ('JPEG', 'progressive JPEG', 'PNG', 'GIF'):
-            encoded = kinds()[kind]
+            encoded = KINDS[kind]()
             for end in (0, len(encoded) // 10, int(0.99 * len(encoded)), -2 if kind != 'GIF' else 0):
                 for pixels in decoded:
                     with pytest.raises(tf.errors.InvalidArgumentError):
@@ -230,7 +228,7 @@ def test_image_shape__reads_at_its_place_only_if_all_bytes_are_usual(monkeypatch
     encoded = tf.placeholder(tf.string, [])
     shape = image_shape(encoded)
     with tf.Session() as session:
-        assert session.run(shape, {encoded: kinds()['JPEG']}).tolist() == [300, 451, 3]
+        assert session.run(shape, {encoded: KINDS['JPEG']()}).tolist() == [300, 451, 3]
         for offset in decoding._USUAL_BYTES:
             jpeg = bytearray(saved(CAT, 'JPEG'))
             jpeg[offset] ^= 1

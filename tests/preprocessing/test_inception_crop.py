@@ -6,7 +6,7 @@ import pytest
 from compat import tf
 from preprocessing import inception_preprocessing as inception
 from preprocessing.inception_preprocessing import InceptionPreprocessing
-from preprocessing.steps import Settings
+from preprocessing.steps import Settings, whole_image_box
 from tests.support.graphs import draw_many, evaluate, in_new_graph
 from tests.support.images import BOXES, NO_BOXES, WHOLE, coordinates
 
@@ -37,7 +37,7 @@ def test_draw_crop__uses_the_whole_image_without_boxes() -> None:
         for boxes in (NO_BOXES, WHOLE)
     )
     assert without == whole
-    np.testing.assert_array_equal(evaluate(inception.whole_image_box()), WHOLE)
+    np.testing.assert_array_equal(evaluate(whole_image_box()), WHOLE)
 
 
 @pytest.mark.parametrize('boxes', [WHOLE, NO_BOXES, BOXES])

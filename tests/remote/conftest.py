@@ -11,7 +11,7 @@ from tests.remote.fake_gcs import FakeGcs
 from tests.remote.moto_s3 import MotoS3
 from tests.remote.private_network import NotAllowedError, PrivateNetwork
 from tests.remote.resident import Resident
-from tests.remote.store import Store, visible
+from tests.remote.store import SCHEMES, Store, visible
 
 
 @pytest.fixture(scope='session')
@@ -62,7 +62,7 @@ def s3(_moto: Any) -> Store:
     return Store(*_moto)
 
 
-@pytest.fixture(params=['gs', 's3'])
+@pytest.fixture(params=SCHEMES)
 def store(request: Any) -> Store:
     """A new bucket; each test runs once per kind of store."""
     return request.getfixturevalue(request.param)

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from typing import Any, Dict, List
 
+import pytest
+
 from tests.remote import fake_gcs, moto_s3
 from tests.remote.faults import Faults
 from tests.remote.resident import Resident
@@ -16,6 +18,7 @@ from tests.support.commands import Done
 _HIDDEN_VARIABLES = ('AWS_', 'S3_', 'GCS_', 'GOOGLE_', 'CLOUDSDK_', 'TF_')
 
 _PROGRAM = 'tests.support.one_layer_program'
+SCHEMES = ('gs', 's3')
 _BUCKETS = (f'bucket-{number}' for number in itertools.count(1))
 
 
@@ -82,6 +85,13 @@ class Store:
     def quick_main(self, *flags: str) -> Done:
         """Runs the program with a network of one layer, in a process that runs many commands."""
         return self.quick(_PROGRAM, *flags)
+
+
+def slow_in(scheme: str) -> Any:
+    """Marks a test of whole runs: it is slow in a store of this scheme, and runs nightly in the other one."""
+    marks = {each: pytest.mark.slow if each == scheme else pytest.mark.nightly for each in SCHEMES}
+    stores = [pytest.param(each, marks=mark) for each, mark in marks.items()]
+    return pytest.mark.parametrize('store', stores, indirect=True)
 
 
 SMALL = [

@@ -3,10 +3,8 @@
 import json
 import time
 
-import pytest
-
 from inception_v3.run.trainer_lock import STALE_AFTER
-from tests.remote.store import Store
+from tests.remote.store import Store, slow_in
 from tests.support.best_checkpoints import NAMING, OPERATIONS
 
 # These scripts run in a process that can reach the store.
@@ -17,7 +15,7 @@ check_killed(sys.argv[1], [int(operation) for operation in sys.argv[2:]])
 """
 
 
-@pytest.mark.slow
+@slow_in('gs')
 def test_keep__survives_a_kill_in_any_file_operation(store: Store) -> None:
     # Writing a file to gs:// takes about a second, so only the decisive operation is killed there.
     operations = range(OPERATIONS) if store.scheme == 's3' else [NAMING]
@@ -25,7 +23,7 @@ def test_keep__survives_a_kill_in_any_file_operation(store: Store) -> None:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.slow
+@slow_in('s3')
 def test_remote_model_dir__is_locked_repaired_and_cleaned(store: Store, digits_dir: str) -> None:
     data_dir = store.upload(digits_dir, 'data')
     program = ['-m', 'tests.support.one_layer_program', '--preset=digits', f'--data_dir={data_dir}']

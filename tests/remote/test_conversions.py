@@ -12,7 +12,7 @@ from tests.tools.datasets.imagenet.archives import convert, files_of
 
 # One store: the conversion lists, reads, writes and renames by functions that `test_data_sets.py` and `test_runs.py`
 # try in both stores.
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_remote_folders__are_converted_to_remote_record_files(gs: Store, tmp_path: pathlib.Path) -> None:
     store = gs
     archives = imagenet_archives.make(tmp_path / 'in', per_class=3, validation=4)

@@ -6,7 +6,7 @@ from typing import Sequence
 import pytest
 
 from tests.remote.faults import BUCKET, DELETE, LIST, READ, STAT, WRITE
-from tests.remote.store import Store, complaint
+from tests.remote.store import Store, complaint, slow_in
 
 
 @pytest.mark.program
@@ -85,7 +85,7 @@ def test_denied_access_to_a_file_of_evaluation__is_named_before_training(store: 
     assert f'{store.url}/data/validation-00001-of-00002' in message and store.who in message
 
 
-@pytest.mark.slow
+@slow_in('s3')
 def test_denied_write_of_a_checkpoint__keeps_the_previous_checkpoint(store: Store, photo_dir: str) -> None:
     arguments = store.flags(photo_dir)
     store.faults.add(403, 'model.ckpt-4', [WRITE])

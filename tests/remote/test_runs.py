@@ -10,7 +10,7 @@ import pytest
 from compat import tf
 from inception_v3.config import Config
 from tests.remote.faults import LIST, READ, STAT, WRITE
-from tests.remote.store import Store
+from tests.remote.store import Store, slow_in
 from tests.support.records import validation_set
 from tests.support.saved_models import classify
 
@@ -27,7 +27,7 @@ def lines(content: bytes) -> List[Dict[str, Any]]:
     return [json.loads(line) for line in content.decode().splitlines()]
 
 
-@pytest.mark.slow
+@slow_in('s3')
 def test_run__trains_evaluates_resumes_and_exports(store: Store, digits_dir: str, tmp_path: pathlib.Path) -> None:
     data_dir = store.upload(digits_dir, 'data')
     folders = [f'--data_dir={data_dir}', f'--model_dir={store.url}/run/model']

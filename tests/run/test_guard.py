@@ -14,6 +14,7 @@ from data import order
 from inception_v3.config import Config
 from inception_v3.estimator import make_estimator
 from inception_v3.local_estimator import LocalEstimator
+from inception_v3.run.context import Context
 from inception_v3.run.evaluations import RESULTS_FILE
 from inception_v3.run.failures import DivergedError
 from inception_v3.run.guard import guarded
@@ -33,7 +34,7 @@ def guard_of(config: Config) -> ContextManager[None]:
     termination = Termination(lambda error: None)
     lock, workers = TrainerLock(str(config.model_dir), 'now'), Workers(config, termination)
     estimator = make_estimator(config, writes=False)
-    return guarded(config, Screen(io.StringIO()), termination, workers, lock, estimator, None)
+    return guarded(Context(config, Screen(io.StringIO()), termination, workers, lock, estimator, None))
 
 
 @pytest.mark.parametrize('name', [RESULTS_FILE, STARTS_FILE])

@@ -249,7 +249,7 @@ def test_training_memory__agrees_with_measured_peaks(name: str, batch: int, meas
     assert (PROGRAM + training_memory(config).of(batch)) / 1e9 == pytest.approx(measured, rel=0.1)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_training_memory__agrees_with_the_peak_of_a_run(tmp_path: pathlib.Path) -> None:
     flags = ['--use_data=fake', '--mode=train', '--train_steps=4', '--train_batch_size=32', f'--model_dir={tmp_path}/m']
     run = [sys.executable, '-m', 'inception_v3.main', '--preset=digits', *flags]

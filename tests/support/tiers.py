@@ -1,19 +1,26 @@
 """The tests that a tier leaves out.
 
-Further cases of a test are in the `program` tier: for fast answers, the default tier has one of each kind.
+Further cases of a test are in the `program` tier: for fast answers, the default tier has one of each kind. In the same
+way, `slow` has one case of each kind of long test, and `nightly` the others.
 """
 
+import functools
+import pathlib
 from typing import Any
 
 import pytest
 
+# The markers by which CI chooses tests.
+MARKERS = ('program', 'slow', 'nightly', 'both')
+
 # CI runs a moved case on 1.15 and 2.15. On 2.21, the default tier has its like.
 _MARKS = (pytest.mark.program, pytest.mark.both, pytest.mark.further)
-# Files and folders of tests/ that run on TensorFlow 1.15 alone. Their subject is text: Markdown, the sources
-# of modules as a parser sees them, shell scripts, a Dockerfile. No version of Python or of a package changes that.
+# Files and folders of tests/ that run on TensorFlow 1.15 alone. Their subject is text: Markdown and its diagrams, the
+# sources of modules as a parser sees them, shell scripts, a Dockerfile. No version of Python or a package changes that.
 OF_TEXT = (
     'docs/test_commands.py',
     'docs/test_map.py',
+    'docs/test_network_diagrams.py',
     'docs/test_pages.py',
     'run_tpu',
     'test_deploy.py',
@@ -25,3 +32,11 @@ OF_TEXT = (
 def further(*values: Any) -> Any:
     """A case of `pytest.mark.parametrize` that only the `program` tier runs."""
     return pytest.param(*values, marks=_MARKS)
+
+
+@functools.lru_cache(maxsize=None)
+def may_have(path: pathlib.Path, marker: str) -> bool:
+    """Whether the text of a file of tests gives one of them a marker: also by `further`, or by `slow_in` of stores."""
+    text = path.read_text(encoding='utf-8')
+    giving = {'program': 'further(', 'both': 'further(', 'slow': 'slow_in(', 'nightly': 'slow_in('}
+    return f'mark.{marker}' in text or giving[marker] in text

@@ -17,6 +17,7 @@ from inception_v3.tpu.emulation import EmulatedCores
 from inception_v3.weights.selection import HEAD, Patterns, scopes_of
 from inception_v3.weights.sources import AVERAGE
 from tests.support.graphs import plain_session
+from tests.support.tiers import further
 
 CONFIG = Config(use_tpu=False, height=107, width=107, num_classes=4, seed=1, batch_norm_decay=0.5)
 TRAIN = tf.estimator.ModeKeys.TRAIN
@@ -132,7 +133,7 @@ def test_frozen_variables__of_emulated_cores_stay() -> None:
     assert not [name for name in changed(before, after) if name.startswith('Layer')]
 
 
-@pytest.mark.parametrize('optimizer', ['momentum', 'RMS'])
+@pytest.mark.parametrize('optimizer', [further('momentum'), 'RMS'])
 def test_head_learning_rate__scales_the_updates_of_classifiers_alone(optimizer: str) -> None:
     # Without the decay of weights, the first step is proportional to the learning rate for each optimizer.
     config = dataclasses.replace(CONFIG, optimizer=optimizer, learning_rate=0.2, moving_average=False)

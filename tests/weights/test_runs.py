@@ -86,7 +86,6 @@ def test_features__equal_the_sources_without_averages_and_with_other_classes(
 
 
 @pytest.mark.program
-@pytest.mark.both
 def test_resumption__continues_from_the_runs_own_checkpoint(finished_run: FinishedRun, tmp_path: Any) -> None:
     source = tmp_path / 'source'
     shutil.copytree(str(finished_run.config.model_dir), str(source))

@@ -8,6 +8,7 @@ import pytest
 from data.tar import reader as tar_reader
 from data.tar.layout import DOCUMENTED_LABEL, Label, label_of
 from tests.data.tar.readers import Reader
+from tests.support.tiers import further
 
 
 def _reader(tmp_path_factory: Any, label: Label) -> Reader:
@@ -21,6 +22,6 @@ def reader(tmp_path_factory: Any) -> Reader:
     return _reader(tmp_path_factory, DOCUMENTED_LABEL)
 
 
-@pytest.fixture(scope='session', params=['txt', 'json:label'])
+@pytest.fixture(scope='session', params=[further('txt'), 'json:label'])
 def labelled_reader(request: Any, tmp_path_factory: Any) -> Reader:
     return _reader(tmp_path_factory, label_of(request.param))

@@ -277,7 +277,7 @@ def test_whole_content_of_another_size__is_an_error(size: int, tmp_path: pathlib
         evaluate(tf.data.make_one_shot_iterator(read).get_next())
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_memory__of_small_images_stays_near_the_size_of_their_shard(tmp_path: pathlib.Path) -> None:
     """All blocks of the shard may be headers, and half of them are: parsing them takes the most memory."""
     files = [(f'{number:05d}.{end}', b'1') for number in range(15_000) for end in ('jpg', 'cls')]

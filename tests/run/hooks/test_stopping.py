@@ -48,9 +48,9 @@ def endless_config(data_dir: str, tmp_path: Any, **changes: Any) -> Config:
 
 @pytest.mark.parametrize('changes', [{}, further(EMULATED)])
 def test_termination__saves_the_last_step_and_training_resumes(
-    digits_dir: str, tmp_path: Any, one_layer: None, ended: List[CommandError], changes: Any
+    tmp_path: Any, one_layer: None, ended: List[CommandError], changes: Any
 ) -> None:
-    config = endless_config(digits_dir, tmp_path, **changes)
+    config = endless_config('', tmp_path, use_data='fake', **changes)
     handler = signal.getsignal(signal.SIGTERM)
     with Termination(ended.append) as termination, pytest.raises(CommandError) as error:
         when(lambda: termination._has_steps_to_lose, terminate)

@@ -12,14 +12,15 @@ import pytest
 
 from compat import tf
 from compat.errors import CommandError
-from inception_v3 import train_and_evaluate
 from inception_v3.config import Config
 from inception_v3.model_dir import check_undamaged, digest_of_values
+from inception_v3.run import trainer
 from inception_v3.run.failures import DivergedError
 from inception_v3.run.hooks import saving
 from inception_v3.run.hooks.saving import CheckpointFitsHook, CheckpointHook
 from inception_v3.run.hooks.stopping import RecoveryLimitHook
-from inception_v3.run.hooks.watchers import DivergenceWatcher, FirstStepsRecorder, Step, StepHook
+from inception_v3.run.hooks.summaries import TrainingSummaries
+from inception_v3.run.hooks.watchers import DivergenceWatcher, FirstStepsRecorder, StartRecorder, Step, StepHook
 from inception_v3.run.starts import read_first_steps
 from inception_v3.run.trainer_lock import TrainerLock
 from tests.support.checkpoints import saved_variables
@@ -62,7 +63,7 @@ def test_step_hook__calls_no_later_watcher_after_an_error() -> None:
     assert not later.session_ended.called
 
 
-def test_training__orders_its_hooks(digits_dir: str, tmp_path: pathlib.Path, one_layer: None, monkeypatch: Any) -> None:
+def test_training__orders_its_hooks(tmp_path: pathlib.Path, one_layer: None, monkeypatch: Any) -> None:
     """The lock is taken before the first write, and divergence is checked before summaries and checkpoints."""
     order: List[str] = []
 
@@ -75,15 +76,15 @@ def test_training__orders_its_hooks(digits_dir: str, tmp_path: pathlib.Path, one
 
         monkeypatch.setattr(cls, method, recorded)
 
-    config = make_small_config(digits_dir, model_dir=str(tmp_path / 'model'), mode='train', train_steps=1)
+    config = make_small_config('', use_data='fake', model_dir=str(tmp_path / 'model'), mode='train', train_steps=1)
     execute(config)
     record_call('lock', TrainerLock, 'after_run')
     record_call('fits', CheckpointFitsHook, 'begin')
     record_call('recovery', RecoveryLimitHook, 'after_create_session')
-    record_call('start', train_and_evaluate.StartRecorder, 'graph_built')
-    record_call('first steps', train_and_evaluate.FirstStepsRecorder, 'step_done')
+    record_call('start', StartRecorder, 'graph_built')
+    record_call('first steps', FirstStepsRecorder, 'step_done')
     record_call('divergence', DivergenceWatcher, 'step_done')
-    record_call('summaries', train_and_evaluate.TrainingSummaries, 'step_done')
+    record_call('summaries', TrainingSummaries, 'step_done')
     record_call('checkpoint', CheckpointHook, 'after_run')
     execute(dataclasses.replace(config, train_steps=2, seed=1))
     assert order == ['fits', 'start', 'recovery', 'lock', 'first steps', 'divergence', 'summaries', 'checkpoint']
@@ -139,7 +140,7 @@ def saving_every_step(monkeypatch: Any) -> None:
             super().__init__(*arguments, **options)
             self._timer = tf.estimator.SecondOrStepTimer(every_steps=1)
 
-    monkeypatch.setattr(train_and_evaluate, 'CheckpointHook', EveryCallHook)
+    monkeypatch.setattr(trainer, 'CheckpointHook', EveryCallHook)
 
 
 def test_divergence_watcher__allows_10000_times_the_loss_of_guessing() -> None:
@@ -162,9 +163,9 @@ def test_divergence_watcher__allows_10000_times_the_loss_of_guessing() -> None:
 
 
 def test_divergence__sets_aside_the_checkpoint_of_the_bad_loss(
-    digits_dir: str, tmp_path: Any, one_layer: None, saving_every_step: None
+    tmp_path: Any, one_layer: None, saving_every_step: None
 ) -> None:
-    config = make_config(digits_dir, tmp_path, learning_rate=1e5)
+    config = make_config('', tmp_path, use_data='fake', learning_rate=1e5)
     with pytest.raises(CommandError, match=r'The loss has exploded .*training stops above 23,979') as error:
         execute(config)
     newest = steps_listed(config)[-1]
@@ -178,7 +179,6 @@ def test_divergence__sets_aside_the_checkpoint_of_the_bad_loss(
 
 
 @pytest.mark.program
-@pytest.mark.both
 def test_checkpoint_hook__never_lists_weights_that_are_not_finite(
     digits_dir: str, tmp_path: Any, one_layer: None
 ) -> None:

@@ -123,7 +123,10 @@ GREY = SMALL.convert('L')
         *((saved(SMALL, kind)[:500], '(is damaged|or its beginning is damaged)') for kind in ('TIFF', 'WEBP', 'BMP')),
         (saved(SMALL, 'WEBP', save_all=True, append_images=[SMALL.rotate(90)]), 'has several pages or frames'),
         (saved(SMALL, 'PPM'), 'is not a JPEG, PNG, GIF, WebP, BMP or TIFF image'),
-        (saved(PIL.Image.new('1', (10_001, 10_000)), 'BMP'), 'has 10,001 x 10,000 pixels; at most 100,000,000 are'),
+        (
+            saved(PIL.Image.new('1', (10_001, 10_000)), 'BMP')[:99],
+            'has 10,001 x 10,000 pixels; at most 100,000,000 are',
+        ),
     ],
 )
 def test_files_of_no_single_picture_of_8_or_16_bits_are_refused(encoded: bytes, message: str, intake: Intake) -> None:

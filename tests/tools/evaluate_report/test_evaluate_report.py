@@ -30,6 +30,7 @@ from tests.tools.evaluate_report.test_predictions import write as write_predicti
 from tools.evaluate_report import __main__ as evaluate_report
 from tools.evaluate_report import evaluation as evaluating
 from tools.evaluate_report.analysis import ErrorAnalysis
+from tools.evaluate_report.page import ErrorReport
 
 
 @pytest.fixture(autouse=True)
@@ -83,7 +84,12 @@ def record_at(path: str, position: int) -> Tuple[bytes, int]:
     return feature['image/encoded'].bytes_list.value[0], feature['image/class/label'].int64_list.value[0]
 
 
-def test_report__agrees_with_the_run_and_with_scikit_learn(trained: Config) -> None:
+def leave_out_figures(patch: pytest.MonkeyPatch) -> None:
+    """Makes a report without its figures, which take a second: one test draws them."""
+    patch.setattr(ErrorReport, 'figures', lambda report: dict.fromkeys(('confusion.png', 'reliability.png'), bytes(9)))
+
+
+def test_report__agrees_with_the_run_and_with_scikit_learn(trained: Config, monkeypatch: pytest.MonkeyPatch) -> None:
     model_dir = str(trained.model_dir)
     before = sorted(os.listdir(model_dir))
     # 359 images in batches of 50: the last batch is padded.
@@ -126,6 +132,7 @@ def test_report__agrees_with_the_run_and_with_scikit_learn(trained: Config) -> N
     ends = scipy.stats.binomtest(int(right.sum()), 359).proportion_ci(method='wilson')
     assert printed[1].split(maxsplit=3)[3] == f'{ends.low:.2%} to {ends.high:.2%}'
 
+    leave_out_figures(monkeypatch)
     # The checkpoint before, on the same images. The last evaluation of the same checkpoint and settings counts.
     before_last = read_evaluations(model_dir)[-2]
     several: List[Dict[str, Any]] = [{'top_1': 0.125}, {'top_1': 0.375, 'weights': 'other'}]
@@ -282,8 +289,9 @@ def test_user_errors__have_one_message_and_exit_code_2(trained: Config, photo_di
 
 
 def test_data__that_is_incomplete_or_trained_on_is_said_in_the_report(
-    trained: Config, digits_dir: str, tmp_path: Any
+    trained: Config, digits_dir: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    leave_out_figures(monkeypatch)
     model_dir, data_dir = str(trained.model_dir), shutil.copytree(digits_dir, str(tmp_path / 'data'))
     for path in records.find_shards(data_dir, records.VALIDATION)[1:]:
         os.remove(path)

@@ -15,20 +15,12 @@ from inception_v3.input.infeed import Infeed
 from preprocessing.viewing import resize_as_viewed
 from tests.preprocessing.test_viewing import with_gradient
 from tests.support.images import CAT, saved
+from tests.support.tiers import further
 from tools.export import prepare as prepare_module
 from tools.export.network import describe
 from tools.export.prepare import prepare
 
 
-def evaluated(pixels: np.ndarray, config: Config) -> np.ndarray:
-    """The input of the network for an image, by the program."""
-    with tf.Graph().as_default(), tf.Session() as session:
-        encoded = tf.image.encode_png(pixels)
-        infeed = Infeed(config)
-        return session.run(infeed.as_evaluated(infeed.preprocessing.resize_encoded(encoded)))
-
-
-@pytest.mark.parametrize('size', [(80, 80), (37, 211), (301, 77)])
 @pytest.mark.parametrize(
     ('flags', 'tolerance'),
     [
@@ -40,17 +32,22 @@ def evaluated(pixels: np.ndarray, config: Config) -> np.ndarray:
         ({'preprocessing': 'vgg'}, 2e-2),
     ],
 )
-def test_prepare__gives_the_input_of_evaluation(size: tuple, flags: dict, tolerance: float) -> None:
+def test_prepare__gives_the_input_of_evaluation(flags: dict, tolerance: float) -> None:
     config = Config(height=75, width=91, auxiliary_head=False, use_tpu=False, **flags)
-    pixels = np.random.RandomState(0).randint(0, 256, [*size, 3]).astype(np.uint8)
     # As users read them.
     steps = json.loads(json.dumps(describe(config, [])))['steps']
-    prepared = prepare(pixels, steps)
-    assert prepared.dtype == np.float32 and prepared.shape == (75, 91, 3)
-    np.testing.assert_allclose(prepared, evaluated(pixels, config), rtol=0, atol=tolerance)
+    infeed, given = Infeed(config), tf.placeholder(tf.uint8, [None, None, 3])
+    evaluated = infeed.as_evaluated(infeed.preprocessing.resize_encoded(tf.image.encode_png(given)))
+    with tf.Session() as session:
+        for size in ((80, 80), (37, 211), (301, 77)):
+            pixels = np.random.RandomState(0).randint(0, 256, [*size, 3]).astype(np.uint8)
+            prepared = prepare(pixels, steps)
+            assert prepared.dtype == np.float32 and prepared.shape == (75, 91, 3)
+            expected = session.run(evaluated, {given: pixels})
+            np.testing.assert_allclose(prepared, expected, rtol=0, atol=tolerance, err_msg=str(size))
 
 
-@pytest.mark.parametrize('kind', ['transparent', 'palette', 'CMYK'])
+@pytest.mark.parametrize('kind', ['transparent', further('palette'), 'CMYK'])
 def test_prepare__its_example_gives_the_input_that_a_saved_model_makes(
     kind: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -94,7 +94,6 @@ def test_topology__hosts_share_files_and_feed_their_own_cores(one_layer: None) -
     assert evaluation['steps'] == -(-most * hosts // 256) and 50_000 // hosts <= most <= 391 * files[1]
 
 
-@pytest.mark.both
 def test_gpus__of_two_machines_share_files_and_batches(one_layer: None, digits_dir: str, tmp_path: Any) -> None:
     flags = [f'--data_dir={digits_dir}', f'--model_dir={tmp_path}/model', '--batch_norm=synchronized', '--json']
     hosts = ['--worker_hosts=a:2222,b:2222', '--task_index=1', '--num_gpus=4', '--batch_norm_group_size=4']

@@ -38,8 +38,7 @@ def loss_of_one_core(config: Config) -> float:
     return float(evaluate(spec.loss))
 
 
-@pytest.mark.both
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_xla__compiles_and_runs_a_step() -> None:
     network = ['--depth_multiplier=0.01', '--num_classes=11', '--auxiliary_head=False', '--moving_average=False']
     flags = [*FAKE, *network, '--optimizer=sgd', '--mode=train', '--seed=1', '--json', '--xla']

@@ -9,6 +9,7 @@ from compat import tf
 from inception_v3.batch_norm import BatchNorm
 from inception_v3.networks import layers
 from inception_v3.networks.registry import NETWORKS
+from tests.support.tiers import further
 from tests.support.weights import NARROW
 from tools.weights import architecture
 from tools.weights.architecture import Entry, variables_of
@@ -19,7 +20,7 @@ def shapes_of(entries: List[Entry], classes: int) -> Dict[str, Tuple[int, ...]]:
     return {entry.theirs: tuple(entry.shape[axis] or classes for axis in entry.axes) for entry in entries}
 
 
-@pytest.mark.parametrize('name', ['inception_v3', 'resnet50'])
+@pytest.mark.parametrize('name', ['inception_v3', further('resnet50')])
 def test_architecture__has_the_variables_of_the_network(name: str) -> None:
     network = architecture.inception(NARROW) if name == 'inception_v3' else architecture.resnet50(NARROW)
     norm = BatchNorm(is_training=True, decay=0.9, update_in_place=False)

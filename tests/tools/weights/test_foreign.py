@@ -4,7 +4,7 @@ import dataclasses
 import io
 import os
 import re
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Tuple
 
 import h5py
 import numpy as np
@@ -17,6 +17,7 @@ from inception_v3.weights.sources import WeightsError
 from tests.support.checkpoints import saved_variables
 from tests.support.spellings import spellings
 from tests.support.state_dicts import with_training_state
+from tests.support.tiers import further
 from tests.support.weights import CLASSES, NARROW, keras_file, narrow
 from tools.weights import __main__ as command
 from tools.weights import architecture, foreign, state_dicts, writing
@@ -106,14 +107,15 @@ def test_scopes_of_several_networks__are_named_unless_they_are_copies() -> None:
     assert scope_of({'tower_1/': 1, 'tower_0/': 1}) == 'tower_0/'
     different = {'tower_0/': 1, 'tower_1/': 1, 'ema/teacher/': 2, '': 3}
     assert [scope_of(different, which) for which in ('ema/teacher', 'tower_1/')] == ['ema/teacher/', 'tower_1/']
-    for scopes, which, message in (
+    refused: List[Tuple[Dict[str, int], str, str]] = [
         (different, '', 'a.ckpt: has several models. Name one of them with --which: ema/teacher; tower_0; tower_1.'),
         ({'a/': 1, 'b/': 2}, '', 'has several models. Name one of them with --which: a; b.'),
         ({'a/': 1, 'b/': 2}, 'c', '--which=c: a.ckpt has no such model. Its models: a; b.'),
         (different, 'a', 'Its models: one without a scope; ema/teacher; tower_0; and 1 more.'),
         ({'': 1}, 'a', '--which=a: is for files of PyTorch with several models, or checkpoints with scopes.'),
         ({}, '', 'a.ckpt: has the weights of another network: it has no variables. Name '),
-    ):
+    ]
+    for scopes, which, message in refused:
         with pytest.raises(WeightsError, match=re.escape(message)):
             scope_of(scopes, which)
 
@@ -189,7 +191,7 @@ def test_import__without_classifier_is_for_init_from(tmp_path: Any, capsys: Any)
     assert not any('Logits' in name for name in saved) and not os.path.exists(os.path.join(run, 'config.json'))
 
 
-@pytest.mark.parametrize('averages', [True, False])
+@pytest.mark.parametrize('averages', [True, further(False)])
 def test_import_into__leaves_a_model_dir_of_a_run(averages: bool, tmp_path: Any, capsys: Any) -> None:
     path, model_dir = str(tmp_path / 'model.ckpt-7'), str(tmp_path / 'run')
     values = narrow().values

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from compat import tf
+from tests.support.shared import once
 from tools.weights import comparison, foreign, keras_files, writing
 from tools.weights.architecture import inception
 from tools.weights.comparison import BLOCKS, FEATURES, LOGITS, rows_of
@@ -48,10 +49,11 @@ with_torch = pytest.mark.skipif(not TORCH_PYTHON.exists(), reason='./run --frame
 
 
 @pytest.fixture(scope='module')
-def torch_files(tmp_path_factory: Any) -> Any:
-    folder = tmp_path_factory.mktemp('torch')
-    subprocess.run([str(TORCH_PYTHON), '-W', 'ignore', '-c', WRITE], cwd=str(folder), check=True)
-    return folder
+def torch_files(tmp_path_factory: Any) -> pathlib.Path:
+    def make(folder: str) -> None:
+        subprocess.run([str(TORCH_PYTHON), '-W', 'ignore', '-c', WRITE], cwd=folder, check=True)
+
+    return pathlib.Path(once(tmp_path_factory, 'torch', make))
 
 
 def check_close(one: np.ndarray, other: np.ndarray) -> None:

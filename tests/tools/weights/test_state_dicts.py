@@ -13,7 +13,7 @@ import os
 import pathlib
 import pickle
 import zipfile
-from typing import Any
+from typing import Any, List
 
 import numpy as np
 import pytest
@@ -139,10 +139,9 @@ def test_dicts__are_found_three_levels_deep_and_once() -> None:
 
 def test_settings__are_plain_shallow_and_few(monkeypatch: Any) -> None:
     tensor = state_dicts._Tensor('FloatStorage', '0', 0, (), ())
-    for value in (None, 'a', 1, 1.5, True, [[[1]]], ({1: ('a',)},), {}):
-        assert state_dicts._is_plain(value)
-    for value in (b'a', [[[[1]]]], [{'a': [[]]}], [object()], {'a': tensor}, {(b'a',): 1}, {1, 2}):
-        assert not state_dicts._is_plain(value)
+    plain: List[Any] = [None, 'a', 1, 1.5, True, [[[1]]], ({1: ('a',)},), {}]
+    others: List[Any] = [b'a', [[[[1]]]], [{'a': [[]]}], [object()], {'a': tensor}, {(b'a',): 1}, {1, 2}]
+    assert all(map(state_dicts._is_plain, plain)) and not any(map(state_dicts._is_plain, others))
     monkeypatch.setattr(state_dicts, '_MOST_SETTINGS', 8)
     assert state_dicts._is_plain([1] * 4) and state_dicts._is_plain({'a': [1] * 3})
     assert not state_dicts._is_plain([1] * 5) and not state_dicts._is_plain({'a': [1] * 4})

@@ -12,6 +12,7 @@ from inception_v3.batch_norm import BatchNorm
 from inception_v3.tpu import slices, topology
 from inception_v3.tpu.emulation import EmulatedTPUEstimator
 from tests.support.emulation import on_cores
+from tests.support.tiers import further
 
 CORES = 8
 ALL = [list(range(CORES))]
@@ -62,7 +63,9 @@ def test_replica_context__tells_each_core_its_own_number() -> None:
     assert results == [[core, core] for core in range(CORES)]
 
 
-@pytest.mark.parametrize(('groups', 'update_in_place'), [(GROUPS[0], True), (GROUPS[2], False), (GROUPS[3], True)])
+@pytest.mark.parametrize(
+    ('groups', 'update_in_place'), [further(GROUPS[0], True), (GROUPS[2], False), (GROUPS[3], True)]
+)
 def test_synchronized_batch_norm__uses_the_whole_batch_of_a_group(
     groups: List[List[int]], update_in_place: bool
 ) -> None:
@@ -84,7 +87,7 @@ def test_synchronized_batch_norm__uses_the_whole_batch_of_a_group(
     np.testing.assert_allclose(variables['BatchNorm/moving_variance'], expected, rtol=1e-5)
 
 
-@pytest.mark.parametrize('groups', [GROUPS[0], GROUPS[3]])
+@pytest.mark.parametrize('groups', [further(GROUPS[0]), GROUPS[3]])
 def test_synchronized_batch_norm__has_the_gradients_of_the_whole_batch(groups: List[List[int]]) -> None:
     weights = np.random.RandomState(1).normal(size=INPUTS.shape).astype(np.float32)
 

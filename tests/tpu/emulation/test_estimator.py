@@ -53,7 +53,6 @@ def test_host_call__writes_the_mean_loss_of_all_cores(tmp_path: Any, one_layer: 
     assert {*written['loss']} == {0, 1} and written['loss'][1] != written['loss'][0]
 
 
-@pytest.mark.both
 @pytest.mark.program
 def test_synchronized_cores__train_with_bytes_as_one_device_does(
     digits_dir: str, tmp_path: Any, one_layer: None

@@ -32,9 +32,9 @@ from tools.benchmarks.tables import spread
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 FOLDER = pathlib.Path(__file__).parent
 # This program, by its version of TensorFlow and the format of the images; and the other libraries' scripts.
-OURS = ('ours_1.15', 'ours_tar_1.15', 'ours_2.15', 'ours_tar_2.15')
-LIBRARIES = ('simplejpeg', 'pillow', 'torchvision', 'webdataset', 'dali', 'grain', 'spdl')
-_TENSORFLOW = {'1.15': '.venv', '2.15': '.venv-2.15'}
+_TENSORFLOW = {'1.15': '.venv', '2.15': '.venv-2.15', '2.21': '.venv-2.21'}
+OURS = tuple(f'{kind}_{version}' for version in _TENSORFLOW for kind in ('ours', 'ours_tar'))
+LIBRARIES = ('tf_data', 'simplejpeg', 'pillow', 'torchvision', 'webdataset', 'dali', 'grain', 'spdl')
 # Seconds after which a measurement counts as hung, and the length of uv's message that is shown.
 _TIMEOUT, _LONGEST = 1800, 300
 # Flags of a run that all pipelines can follow.

@@ -21,7 +21,7 @@ from inception_v3.input.infeed import Features, Infeed
 from inception_v3.input_pipeline import InputPipeline, images_at_a_time
 from inception_v3.presets import PRESETS
 from preprocessing.decoding import image_shape
-from preprocessing.inception_preprocessing import whole_image_box
+from preprocessing.steps import whole_image_box
 from tools.benchmarks import command
 from tools.benchmarks.measurement import cpu_seconds, reason_of
 from tools.datasets.tar_shards import conversion as tar_shards

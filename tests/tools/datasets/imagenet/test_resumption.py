@@ -144,7 +144,7 @@ def children(pid: int) -> List[int]:
     return [int(line) for line in subprocess.run(['pgrep', '-P', str(pid)], stdout=subprocess.PIPE).stdout.split()]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_killed_command_and_worker__leave_no_process_and_the_command_resumes(tmp_path: pathlib.Path) -> None:
     archives = imagenet_archives.make(tmp_path / 'in', per_class=20)
     archives.extract(archives.folder)

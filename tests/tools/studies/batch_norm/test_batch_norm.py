@@ -68,6 +68,8 @@ def test_train_and_infer__agrees_with_the_equations() -> None:
     np.testing.assert_allclose(uncorrected.inference_outputs, inference, atol=1e-4)
 
 
+@pytest.mark.program
+@pytest.mark.both
 def test_compare__agrees_with_the_equations() -> None:
     compared = experiments.compare(BATCHES)
     reference, one_device = expected('one device', BATCHES[:-1])
@@ -108,14 +110,14 @@ def test_recover__adds_the_variance_of_the_means() -> None:
 
 
 def test_compare_decays__have_the_same_memory_but_different_noise() -> None:
-    compared = experiments.compare_decays(response_steps=20, noise_steps=10, noise_channels=500, seed=0)
+    compared = experiments.compare_decays(response_steps=8, noise_steps=4, noise_channels=500, seed=0)
     assert compared['beta'] == pytest.approx(0.9976, abs=5e-6)
     for way, response in compared['response'].items():
-        np.testing.assert_allclose(response, 1 - 0.9997 ** (8 * np.arange(1, 21)), atol=1e-6, err_msg=way)
+        np.testing.assert_allclose(response, 1 - 0.9997 ** (8 * np.arange(1, 9)), atol=1e-6, err_msg=way)
         assert compared['largest_error'][way] < 1e-6
     for values in compared['noise'].values():
         mean, deviation = values['expected_mean'], values['expected_deviation']
-        assert mean == pytest.approx(1 - 0.9997**80, rel=1e-9)
+        assert mean == pytest.approx(1 - 0.9997**32, rel=1e-9)
         # Within 5 standard errors.
         assert values['mean'] == pytest.approx(mean, abs=5 * deviation / 500**0.5)
         assert values['deviation'] == pytest.approx(deviation, rel=5 / 1000**0.5)
@@ -172,7 +174,7 @@ def test_keras__layers_agree_with_the_equations(tmp_path: pathlib.Path) -> None:
     assert numbers(done.stdout, "Keras' layers: same weights")[1] == batch_norm.number(by_keras['same_weights'])
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_command__confirms_the_published_figures(tmp_path: pathlib.Path, capsys: Any) -> None:
     assert batch_norm.main([f'--out={tmp_path}']) == 0
     shown = capsys.readouterr().out

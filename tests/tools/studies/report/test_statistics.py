@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from tests.support.tiers import further
 from tools.studies.report import statistics
 
 _RANDOM = np.random.RandomState(7)
@@ -53,7 +54,7 @@ def test_difference__of_few_runs_has_no_interval() -> None:
 SHAPE = (3.09 / 1.69) ** 2
 
 
-@pytest.mark.parametrize('runs', [3, 10])
+@pytest.mark.parametrize('runs', [3, further(10)])
 @pytest.mark.parametrize(
     ('draw', 'true', 'of_pairs', 'of_others'),
     [

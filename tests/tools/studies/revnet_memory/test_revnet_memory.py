@@ -258,7 +258,7 @@ def test_published__halves_the_batch_until_it_fits_and_draws_both(
     assert 'more than fits' in capsys.readouterr().err
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_memory__grows_with_depth_only_if_activations_are_kept(tmp_path: pathlib.Path, capsys: Any) -> None:
     assert run(tmp_path, '--units=1,3', '--batch_sizes=16', '--repeats=1') == 0
     assert 'overhead' in capsys.readouterr().out

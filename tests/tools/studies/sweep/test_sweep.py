@@ -164,7 +164,7 @@ def test_sweep__refuses_a_folder_in_use(digits_dir: str, tmp_path: pathlib.Path,
         os.close(folder)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_sweep__resumes_and_gives_the_results_of_a_trial_run_alone(digits_dir: str, tmp_path: pathlib.Path) -> None:
     changes: Any = {'train_steps': 600, 'train_steps_per_eval': 600, 'data_dir': digits_dir}
     arguments = [study_file(tmp_path, **changes, save_checkpoints_secs=1), f'--out={tmp_path}/out']
