@@ -218,14 +218,8 @@ def test_preset__chooses_the_decay_of_statistics_for_few_images(arguments: List[
 
 def test_check_data_dir__refuses_a_given_folder_that_is_missing_and_read(tmp_path: Any, monkeypatch: Any) -> None:
     monkeypatch.chdir(tmp_path)
-    allowed: List[List[str]] = [
-        ['--preset=digits'],
-        ['--use_data=fake', '--data_dir=no/such'],
-        [f'--data_dir={tmp_path}'],
-        [],
-    ]
-    for arguments in allowed:
-        flags.check_data_dir(parse(*arguments))
+    for arguments in ('--preset=digits', '--use_data=fake --data_dir=no/such', f'--data_dir={tmp_path}', ''):
+        flags.check_data_dir(parse(*arguments.split()))
     with pytest.raises(CommandError, match='--data_dir=no/such: '):
         flags.check_data_dir(parse('--data_dir=no/such'))
 

@@ -50,7 +50,8 @@ def results_of(addresses: List[str], number: int, seed: Any, found: Dict[int, An
 
 @pytest.mark.parametrize('seed', [1, None])
 def test_sums__are_those_of_one_machine_with_all_replicas(seed: Any) -> None:
-    addresses, found = free_addresses(2), {}  # type: Any
+    addresses = free_addresses(2)
+    found: Dict[int, Any] = {}
     threads = [
         threading.Thread(target=functools.partial(results_of, addresses, number, seed, found), daemon=True)
         for number in (0, 1)

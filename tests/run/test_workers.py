@@ -40,7 +40,8 @@ def of_two(
     config: Config, tmp_path: Any, call: Callable[[Workers], Any], data_set: Any = None, **of_second: Any
 ) -> List[Any]:
     """What a call returns at each of two workers after they have agreed, or the error that ends them."""
-    addresses, found = free_addresses(2), {}  # type: Any
+    addresses = free_addresses(2)
+    found: Dict[int, Any] = {}
 
     def run(number: int) -> None:
         own: Dict[str, Any] = {'worker_hosts': ','.join(addresses), 'task_index': number, 'model_dir': str(tmp_path)}
@@ -109,7 +110,7 @@ def test_joined__ends_workers_with_other_flags_data_or_folders(
 
 def test_problems__name_a_worker_that_says_nothing(small_config: Config, tmp_path: Any) -> None:
     hosts = {'worker_hosts': 'a:1,b:2,c:3', 'task_index': 0, 'model_dir': str(tmp_path)}
-    config = dataclasses.replace(small_config, **hosts)  # type: ignore[arg-type]
+    config = dataclasses.replace(small_config, **hosts)
     workers = Workers(dataclasses.replace(config, worker_hosts='', task_index=None), Termination(lambda error: None))
     workers._addresses = cluster.addresses_in(config.worker_hosts)
     facts = {'TensorFlow': '2', '--seed': 1}
@@ -121,6 +122,7 @@ def test_problems__name_a_worker_that_says_nothing(small_config: Config, tmp_pat
         f'{name}: {one} at worker 0 (a:1), {other} at worker 2 (c:3). It must be the same for all workers.'
         for name, one, other in (('TensorFlow', 2, 1), ('new', None, 5))
     ]
+    wrong: Any
     for wrong in (None, [], {}, {'facts': [], 'seen': 'content'}):
         assert workers._problems(facts, 'content', {1: wrong}) == (
             'worker 1 (b:2): says nothing of itself; it runs another version of the program.'

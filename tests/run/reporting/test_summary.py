@@ -78,6 +78,23 @@ def test_notes_of__begin_with_the_emulation(mode: str, others: List[str]) -> Non
     assert first.startswith('THE TPU IS EMULATED: 8 cores on 1 host') and rest == others
 
 
+@pytest.mark.parametrize(
+    ('values', 'is_warned'),
+    [
+        ({}, True),
+        # A decay that was chosen, also a larger one; a run that is too short for the documented one.
+        ({'batch_norm_decay': 0.999}, False),
+        ({'batch_norm_decay': 0.99}, False),
+        ({'train_steps': 5000}, False),
+        ({'use_tpu': True}, False),
+        ({'mode': 'eval'}, False),
+    ],
+)
+def test_notes_of__warn_of_the_default_decay_for_other_cores(values: Dict[str, Any], is_warned: bool) -> None:
+    notes = [*notes_of(Config(**{'use_tpu': False, 'accelerator': 'cpu', **values}))]
+    assert any(note.startswith('warning: --batch_norm_decay=0.9976 is not alpha ** 1') for note in notes) == is_warned
+
+
 def test_summary__has_a_line_for_each_known_value() -> None:
     config = Config(model_dir='runs/m', data_dir='my/data', num_eval_images=8)
     assert summary_of(config, DIGITS, EVALUATION, 123.456, 'runs/e/1', EVALUATION).splitlines() == [

@@ -109,6 +109,7 @@ def test_scopes_of_several_networks__are_named_unless_they_are_copies() -> None:
     assert [scope_of(different, which) for which in ('ema/teacher', 'tower_1/')] == ['ema/teacher/', 'tower_1/']
     refused: List[Tuple[Dict[str, int], str, str]] = [
         (different, '', 'a.ckpt: has several models. Name one of them with --which: ema/teacher; tower_0; tower_1.'),
+        ({'a/': 1, 'b/': 2}, '', 'has several models. Name one of them with --which: a; b.'),
         ({'a/': 1, 'b/': 2}, 'c', '--which=c: a.ckpt has no such model. Its models: a; b.'),
         (different, 'a', 'Its models: one without a scope; ema/teacher; tower_0; and 1 more.'),
         ({'': 1}, 'a', '--which=a: is for files of PyTorch with several models, or checkpoints with scopes.'),

@@ -1,0 +1,87 @@
+"""Tests of the card of an export, as a whole; `tests/cycles/test_export.py` has that of a run."""
+
+import pytest
+from scipy import stats
+
+from data.dataset_info import DatasetInfo
+from inception_v3.config import Config
+from inception_v3.run.export import card
+from inception_v3.run.export.origin import Origin
+from inception_v3.run.trained_data import TrainedData
+
+INFO = DatasetInfo('pets', 'my | folder', 6000, 359, 4, ['background', 'cat', 'dog', ''], 'a' * 64)
+ORIGIN = Origin('/runs/m', 12345, 'average', 'digest', {}, 0.9, 359)
+CONFIG = Config(
+    use_tpu=False, model_dir='/runs/m', num_classes=4, num_train_images=6000, height=200, width=300, train_steps=12345
+)
+
+WHOLE = """# inception_v3, exported as onnx
+
+- model.onnx: the network
+- network: inception_v3, images of 200 x 300 pixels, 4 classes, of which 0 is the background
+- weights: moving averages of the weights, of step 12,345; SHA-256 of the checkpoint's index digest
+
+## Accuracy
+
+- checkpoint: top-1 89.97% of 359 validation images, 95 % interval 86.43% to 92.67%
+- this export: compared
+
+## Data
+
+- pets: my \\\\| folder; 6,000 training and 359 validation images, fingerprint {fingerprint}
+- trained before on toys
+- and a note
+
+## Flags of the run that are not the defaults
+
+- `--num_train_images=6000`
+- `--num_classes=4`
+- `--height=200`
+- `--width=300`
+- `--train_steps=12345`
+
+## Limits
+
+"""
+
+
+LEARNED = TrainedData(INFO)
+
+
+def of(config: Config = CONFIG, own: Origin = ORIGIN, learned: TrainedData = LEARNED) -> str:
+    return card.card('onnx', ['model.onnx: the network'], config, own, 'compared', learned)
+
+
+def test_card__says_what_the_export_is_of() -> None:
+    text = of(learned=TrainedData(INFO, ('toys',), 'and a note'))
+    expected = WHOLE.replace('\\\\', '\\').format(fingerprint='a' * 64)
+    assert text.startswith(expected)
+    limits = text[len(expected) :]
+    assert limits.startswith('- The accuracy holds') and limits.count('\n- ') == 3 and limits.endswith('apply.\n')
+
+
+@pytest.mark.parametrize(
+    ('text', 'part'),
+    [
+        (of(own=ORIGIN._replace(weights='raw')), 'weights: weights as trained, not averages, of step'),
+        (of(own=ORIGIN._replace(top_1=None, images=None)), '- checkpoint: this step has no evaluation\n'),
+        (of(own=ORIGIN._replace(images=0)), '- checkpoint: this step has no evaluation\n'),
+        (of(Config(use_data='fake')), '- made-up images\n'),
+        (of(learned=TrainedData(None)), '- 6,000 training images, without a description\n'),
+        # Without names, class 0 is the background; with names, if it is called so.
+        (of(learned=TrainedData(None)), '4 classes, of which 0 is the background\n'),
+        (of(learned=TrainedData(None, imported_names=('cat', 'dog'))), '4 classes\n'),
+    ],
+)
+def test_card__says_what_is_not_known_or_otherwise(text: str, part: str) -> None:
+    assert part in text
+
+
+@pytest.mark.parametrize(('right', 'images'), [(323, 359), (0, 10), (10, 10), (1, 50000)])
+def test_interval__is_that_of_wilson(right: int, images: int) -> None:
+    expected = stats.binomtest(right, images).proportion_ci(0.95, 'wilson')
+    assert card.wilson_interval(right, images) == pytest.approx((expected.low, expected.high), abs=1e-8)
+
+
+def test_labels__have_a_line_for_each_class() -> None:
+    assert card.labels(['a  b', 'c\n'], 4) == 'a b\nc\n\n\n'
