@@ -60,6 +60,7 @@ def test_import__writes_every_image_once_bit_for_bit_with_its_class(folder: path
         *('images', 'a folder of images', 80, 20, 6, ['background', *names]),
         hashlib.sha256(' '.join(sums).encode()).hexdigest(),
         [1] * 20,
+        [0, *[16] * 5],
     )
 
 

@@ -70,6 +70,9 @@ def test_analysis__agrees_with_scikit_learn_and_with_sums_over_the_images() -> N
         own = labels == c.label
         assert (c.images, c.predicted) == (own.sum(), (predicted == c.label).sum())
         assert (c.top_1, c.top_5) == pytest.approx(((predicted[own] == c.label).mean(), top_5[own].mean()))
+    # As scikit-learn has it, without the class that has no images.
+    assert analysis.balanced_accuracy == pytest.approx(sklearn.metrics.balanced_accuracy_score(labels, predicted))
+    assert abs(analysis.balanced_accuracy - (predicted == labels).mean()) > 1e-3
     counts = [pair.images for pair in analysis.confusions]
     assert counts == sorted(counts, reverse=True) and sum(counts) == (predicted != labels).sum()
     first = analysis.confusions[0]
