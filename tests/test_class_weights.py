@@ -78,10 +78,13 @@ def test_parsed__names_or_labels_with_a_weight_each(text: str, names: List[str],
         ('', 'has no weight for 3 of 3 classes'),
         ('"cat', 'line 1: not CSV'),
         ('crane,1', 'line 1: crane is the name of 2 classes; give labels in every line'),
+        ('cat,2', 'has no weight for 1 of 2 classes: bird'),
     ],
 )
 def test_parsed__refuses_by_line(text: str, problem: str) -> None:
     names = ['background', 'crane', 'crane', 'cup'] if 'crane' in text else NAMES
+    if 'bird' in problem:
+        names = ['bird', 'cat']
     with pytest.raises(ConfigError, match=f'^--class_weights=w.csv: {problem}'):
         parsed(text, names)
 

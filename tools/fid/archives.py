@@ -15,11 +15,14 @@ import numpy as np
 from compat.errors import CommandError
 from console import inputs
 from data import remote
-from inception_v3.weights.sources import damage_explained
+from inception_v3.weights.sources import check_members, damage_explained
+from preprocessing.decoding import MAX_PIXELS
 from tools.features import FILES_OF_2015
 
 IMAGES = 'arr_0'
-_CHANNELS = 3
+_AXES, _CHANNELS = 4, 3
+# The last record of a ZIP archive is in the last of them: 22 bytes, and a comment.
+_END_BYTES = (1 << 16) + 22
 _KIND = '.npz file of arrays'
 
 
@@ -48,7 +51,12 @@ def names_in(path: str) -> List[str]:
     """
     if remote.is_remote(path) or not os.path.isfile(path):
         return []
-    with damage_explained(path, _KIND), zipfile.ZipFile(path) as archive:
+    with damage_explained(path, _KIND):
+        with open(path, 'rb') as file:
+            file.seek(max(0, os.path.getsize(path) - _END_BYTES))
+            check_members(file.read())
+        archive = zipfile.ZipFile(path)
+    with archive:
         return [name[: -len('.npy')] for name in archive.namelist() if name.endswith('.npy')]
 
 
@@ -61,7 +69,8 @@ def find(path: str, has_weights: bool) -> Archive:
     """
     with damage_explained(path, _KIND), _opened(path) as (header, _):
         shape, is_fortran, dtype = header
-    if dtype != np.uint8 or len(shape) != 1 + _CHANNELS or shape[-1] != _CHANNELS or not all(shape) or is_fortran:
+    is_batch = len(shape) == _AXES and shape[-1] == _CHANNELS and 0 < shape[1] * shape[2] <= MAX_PIXELS and shape[0]
+    if dtype != np.uint8 or not is_batch or is_fortran:
         raise CommandError(
             f'{path}: {IMAGES} is {dtype} {[*shape]}; images are uint8 [images, height, width, {_CHANNELS}], as '
             'samplers of guided-diffusion write them.'
@@ -76,6 +85,7 @@ def _opened(path: str) -> Iterator[Tuple[Any, Any]]:
     """The header of the images' array (shape, whether it is in Fortran's order, type), and the file at its values."""
     inputs.check(path)
     with zipfile.ZipFile(path) as archive, archive.open(f'{IMAGES}.npy') as file:
-        version = np.lib.format.read_magic(file)
-        read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-        yield read(file), file
+        if np.lib.format.read_magic(file) != (1, 0):
+            # Those have headers of up to 4 GiB, for arrays of records.
+            raise ValueError(f'{IMAGES} is no array of numbers')
+        yield np.lib.format.read_array_header_1_0(file), file

@@ -200,6 +200,7 @@ def test_archives__that_are_no_images_or_damaged_are_refused(made: str, tmp_path
         (images[:0], 'uint8 [0, 5, 5, 3]'),
         (images.transpose([0, 3, 1, 2]), 'uint8 [4, 3, 5, 5]'),
         (np.asfortranarray(images), 'uint8 [4, 5, 5, 3]'),
+        (images[..., 0], 'uint8 [4, 5, 5]'),
     ):
         np.savez(path, array)
         code, _, err = run(path, weights)
@@ -208,7 +209,13 @@ def test_archives__that_are_no_images_or_damaged_are_refused(made: str, tmp_path
     code, _, err = run(path)
     assert code == FIX and 'a.npz: holds images, which need --weights, a file' in err
     content = pathlib.Path(path).read_bytes()
-    for damaged in (content[:-30], content.replace(b'4, 5, 5', b'9, 5, 5')):
+    many = content[:-12] + b'\xff\xff' + content[-10:]
+    for damaged in (
+        content[:-30],
+        content.replace(b'4, 5, 5', b'9, 5, 5'),
+        content.replace(b'NUMPY\1', b'NUMPY\2'),
+        many,
+    ):
         pathlib.Path(path).write_bytes(damaged)
         code, _, err = run(path, weights)
         assert code == FIX and 'a.npz: is no .npz file of arrays, or is damaged' in err and 'Traceback' not in err

@@ -390,7 +390,8 @@ def read_report(work_dir: str, shard: str) -> Optional[ShardReport]:
     def report(values: Any) -> ShardReport:
         file_bytes, (images, total, *labels), *names = values
         # Reports of earlier versions have no numbers of images by label.
-        return ShardReport(file_bytes, SplitFingerprint(images, int(total, 16), *map(dict, labels)), *names)
+        by_label = dict(labels[0]) if labels else {}
+        return ShardReport(file_bytes, SplitFingerprint(images, int(total, 16), by_label), *names)
 
     with contextlib.suppress(DataError):
         return _stored(work_dir, shard + REPORT_ENDING, report)
