@@ -51,7 +51,7 @@ def on_cores(config: Config, number: int, **changes: Any) -> Config:
 @pytest.mark.parametrize(
     ('number', 'changes'),
     [
-        (2, {'transfer': 'uint8', 'head_learning_rate': 0.2}),
+        (2, {'transfer': 'uint8', 'head_learning_rate': 0.2, 'class_weights': f'mine=2{",0.5" * 10}'}),
         (4, {'batch_norm': 'synchronized', 'batch_norm_group_size': 2, 'clear_update_collections': False}),
         (4, {'batch_norm': 'averaged', 'freeze': 'Layer', 'freeze_batch_norm': False}),
     ],

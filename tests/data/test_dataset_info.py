@@ -10,7 +10,7 @@ import pytest
 
 from compat.errors import CommandError
 from data import dataset_info
-from data.dataset_info import DatasetInfo
+from data.dataset_info import DatasetInfo, SplitFingerprint
 from data.records import DataError
 from tests.data.written_records import written
 from tests.support.commands import largest_file
@@ -111,6 +111,15 @@ def test_problem__is_the_one_that_reading_would_name(tmp_path: pathlib.Path, cha
             dataset_info.read(str(tmp_path))
     else:
         assert dataset_info.read(str(tmp_path)) == info
+
+
+def test_counts_of_classes__are_known_only_if_those_of_all_images_are() -> None:
+    part = SplitFingerprint().with_image(2, b'a').with_image(1, b'b') + SplitFingerprint().with_image(2, b'c')
+    assert part.images_of(4) == [0, 1, 2, 0] and part.images_of(2) == []
+    # Reports of earlier versions have no labels.
+    assert (part + SplitFingerprint(1, 7)).images_of(4) == []
+    info = DatasetInfo.of('mine', 'here', ['cat', 'dog'], part, SplitFingerprint())
+    assert (info.train_images, info.train_images_per_class) == (3, [0, 1, 2])
 
 
 def test_a_description_that_cannot_be_read_is_refused_by_its_path(tmp_path: pathlib.Path) -> None:
