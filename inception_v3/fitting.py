@@ -191,8 +191,7 @@ def with_class_weights(config: Config, description: Optional[DatasetInfo]) -> Co
 
 def _images_per_class(config: Config, description: Optional[DatasetInfo]) -> List[int]:
     """The number of training images of each class, by label."""
-    is_described = description is not None and not config.source.patterns(TRAIN)
-    if description and is_described and description.train_images_per_class:
+    if description and description.train_images_per_class and not config.source.patterns(TRAIN):
         counts = description.train_images_per_class
         return [*counts, *[0] * (config.num_classes - len(counts))]
     paths, flag = config.source.find(TRAIN), config.source.flag(TRAIN)

@@ -151,12 +151,12 @@ def test_fitting__reads_a_file_and_keeps_numbers(few_digits_dir: str, tmp_path: 
 
 
 def test_rules__of_class_weights() -> None:
-    for values, problem in (
-        ({'use_data': 'fake', 'class_weights': 'balanced'}, 'balanced: needs the numbers of images'),
-        ({'class_weights': '2.5'}, '2.5: must be balanced, or a CSV file'),
+    for config, problem in (
+        (Config(use_data='fake', class_weights='balanced'), 'balanced: needs the numbers of images'),
+        (Config(class_weights='2.5'), '2.5: must be balanced, or a CSV file'),
     ):
         with pytest.raises(ConfigError, match=problem):
-            rules.check(Config(**values))
+            rules.check(config)
     rules.check(Config(use_data='fake', class_weights='weights.csv'))
     with pytest.raises(ConfigError, match='class_weights=balanced: has no effect with --mode=eval'):
         parse(['program', '--mode=eval', '--class_weights=balanced'])

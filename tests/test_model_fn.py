@@ -70,8 +70,8 @@ def test_loss__weighs_images_by_their_labels(smoothing: float) -> None:
     config = Config(class_weights='mine=1,0.25,4', label_smoothing=smoothing)
 
     def loss(part: slice) -> tf.Tensor:
-        tensors = (tf.constant(each[part]) for each in (logits, auxiliary, labels.astype(np.int32)))
-        return model_fn.total_loss(*tensors, config)
+        main, other, own = (tf.constant(each[part]) for each in (logits, auxiliary, labels.astype(np.int32)))
+        return model_fn.total_loss(main, other, own, config)
 
     targets = np.eye(3)[labels] * (1 - smoothing) + smoothing / 3
     by_hand = [-(targets * (x - np.log(np.exp(x).sum(1, keepdims=True)))).sum(1) for x in (logits, auxiliary)]
