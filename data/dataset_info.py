@@ -8,7 +8,7 @@ import dataclasses
 import hashlib
 import json
 import os
-from typing import List, NamedTuple, Optional, Sequence
+from typing import Dict, List, NamedTuple, Optional, Sequence
 
 from compat import tf
 from compat.messages import shown
@@ -40,15 +40,22 @@ class SplitFingerprint(NamedTuple):
 
     images: int = 0  # The number of images.
     total: int = 0  # The sum of the images' SHA-256 digests, modulo 2**256.
+    images_by_label: Dict[int, int] = {}  # noqa: RUF012  The number of images of each label; never changed in place.
 
     def with_image(self, label: int, encoded: bytes) -> 'SplitFingerprint':
         """The fingerprint after adding an image, given its label and the bytes of its file."""
         digest = hashlib.sha256(b'%d %s' % (label, encoded)).digest()
-        return self + SplitFingerprint(1, int.from_bytes(digest, 'big'))
+        return self + SplitFingerprint(1, int.from_bytes(digest, 'big'), {label: 1})
 
     def __add__(self, other: tuple) -> 'SplitFingerprint':
-        images, total = other
-        return SplitFingerprint(self.images + images, (self.total + total) % _MODULUS)
+        images, total, by_label = other
+        counts = {**self.images_by_label, **{n: self.images_by_label.get(n, 0) + more for n, more in by_label.items()}}
+        return SplitFingerprint(self.images + images, (self.total + total) % _MODULUS, counts)
+
+    def images_of(self, num_classes: int) -> List[int]:
+        """The number of images of each class, by label; empty if the labels of some images are unknown, or no class."""
+        counts = [self.images_by_label.get(label, 0) for label in range(num_classes)]
+        return counts if sum(counts) == self.images else []
 
 
 def fingerprint(train: SplitFingerprint, validation: SplitFingerprint) -> str:
@@ -70,6 +77,8 @@ class DatasetInfo:
     fingerprint: str = ''  # The images' `fingerprint`; empty if there is none.
     # The number of records in each validation file, in order; empty if unknown.
     validation_records_per_file: List[int] = dataclasses.field(default_factory=list)
+    # The number of training images of each class, by label as in `class_names`; empty if unknown.
+    train_images_per_class: List[int] = dataclasses.field(default_factory=list)
 
     @classmethod
     def of(
@@ -77,7 +86,9 @@ class DatasetInfo:
     ) -> 'DatasetInfo':
         """The description of two splits of images with the labels of these classes, from 1 on."""
         names = [BACKGROUND, *classes]
-        return cls(name, source, train.images, validation.images, len(names), names, fingerprint(train, validation))
+        sizes = train.images, validation.images, len(names)
+        of_class = train.images_of(len(names))
+        return cls(name, source, *sizes, names, fingerprint(train, validation), train_images_per_class=of_class)
 
     def problem(self) -> Optional[str]:
         """The reason why `read` rejects the description; None if it is valid."""
@@ -98,6 +109,12 @@ class DatasetInfo:
             return (
                 f'validation_records_per_file is not for {self.validation_images:,} images; leave it out if it is '
                 'unknown'
+            )
+        of_class = self.train_images_per_class
+        if of_class and (min(of_class) < 0 or len(of_class) != self.num_classes or sum(of_class) != self.train_images):
+            return (
+                f'train_images_per_class is not for {self.train_images:,} images of {self.num_classes:,} classes; '
+                'leave it out if it is unknown'
             )
         if len(self.class_names) != self.num_classes:
             return f'{len(self.class_names)} names for {self.num_classes} classes'

@@ -65,6 +65,26 @@ def fingerprint_of(source: Source, info: DatasetInfo) -> str:
     return fingerprint(taken[TRAIN], taken[VALIDATION])
 
 
+def count(source: Source, paths: Sequence[str], num_classes: int) -> List[int]:
+    """The number of images of each class in some files, by label with the offset added; all files are read.
+
+    Records without an image or with a label of no class, which training refuses or skips, are not counted. Raises
+    DataError for a damaged file, and other errors as `labelled_in`.
+    """
+    counts = [0] * num_classes
+    for path in paths:
+        try:
+            for each in labelled_in(source, path):
+                if 0 <= each.label < num_classes:
+                    counts[each.label] += 1
+        except tf.errors.DataLossError as error:
+            raise DataError(
+                f'{path}: its labels cannot be counted: {shown(error.message)}. inception-v3 audit finds damaged '
+                'records.'
+            )
+    return counts
+
+
 def sample(source: Source, paths: Sequence[str]) -> List[Labelled]:
     """The records at the beginnings of up to eight files of a split, each up to a damaged one, which its reader names.
 

@@ -12,6 +12,7 @@ import dataclasses
 import functools
 import json
 import math
+import re
 import unicodedata
 from typing import TYPE_CHECKING, Any, Collection, Iterable, List, NamedTuple, Optional, Tuple, get_type_hints
 
@@ -30,6 +31,8 @@ TYPE_NAMES = {int: 'a whole number', float: 'a number', bool: 'True or False', s
 _LARGEST_INT = 2**31 - 1
 _SMALLEST_FLOAT, _LARGEST_FLOAT = 2.0**-126, 2.0**127
 _LONGEST_TEXT = 4096
+# A weight for each of many thousand classes.
+_LONGEST_WEIGHTS = 1 << 20
 # More threads slow every machine down, and many more cannot be started.
 _MOST_THREADS = 1024
 # TensorFlow allocates 24 bytes for each place of a shuffle buffer at once.
@@ -39,6 +42,10 @@ ALL_GPUS = -1
 _MOST_GPUS = 64
 # The beginning of the `--tpu` of an emulated TPU.
 EMULATED = 'emulated:'
+# The `--class_weights` that weighs classes by their numbers of images.
+BALANCED = 'balanced'
+# A `class_weights` with its numbers: the flag as it was given, and a number for each label.
+_WEIGHTS = re.compile(r'(.*)=([0-9.e+-]+(?:,[0-9.e+-]+)+)')
 
 # The label of the images that pad the last batch of an evaluation; all metrics ignore them.
 PADDING_LABEL = -1
@@ -48,7 +55,7 @@ class Setting(NamedTuple):
     """The metadata of a field, besides its name, type and default: its group and a phrase in `--help`, and its limits.
 
     The value must exceed `above`; the other bounds are allowed values. Without choices, all values in the bounds are.
-    Choices may be a table that grows.
+    Choices may be a table that grows. A string has at most `longest` characters.
     """
 
     group: str
@@ -57,6 +64,7 @@ class Setting(NamedTuple):
     upper: Optional[float] = None
     above: Optional[float] = None
     choices: Collection[str] = ()
+    longest: int = _LONGEST_TEXT
 
     @property
     def allowed(self) -> str:
@@ -107,21 +115,29 @@ def _wrong_values(instance: 'Config') -> Iterable[str]:
             yield f'{flag}: must be {TYPE_NAMES[expected]}.'
         elif not setting.allows(value):
             yield f'{flag}: must be {setting.allowed}.'
-        elif _technical_limit(value):
-            yield f'{flag}: must be {_technical_limit(value)}.'
+        elif _technical_limit(value, setting.longest):
+            yield f'{flag}: must be {_technical_limit(value, setting.longest)}.'
 
 
-def _technical_limit(value: Any) -> Optional[str]:
+def _technical_limit(value: Any, longest: int) -> Optional[str]:
     """The limit of TensorFlow or of file systems that a value exceeds, in words; None if it exceeds none."""
     if isinstance(value, int) and value > _LARGEST_INT:
         return f'at most {_LARGEST_INT}'
     if isinstance(value, float) and value and not _SMALLEST_FLOAT <= abs(value) <= _LARGEST_FLOAT:
         return f'a 32-bit number, {_SMALLEST_FLOAT:.2g} to {_LARGEST_FLOAT:.2g}'
-    if isinstance(value, str) and len(value) > _LONGEST_TEXT:
-        return f'a string of at most {_LONGEST_TEXT:,} characters'
+    if isinstance(value, str) and len(value) > longest:
+        return f'a string of at most {longest:,} characters'
     if isinstance(value, str) and any(unicodedata.category(character) in ('Cc', 'Cs') for character in value):
         return 'a UTF-8 string without control characters'
     return None
+
+
+def is_weight(number: str) -> bool:
+    """Whether a text is a weight of a class: a 32-bit number above 0."""
+    try:
+        return _SMALLEST_FLOAT <= float(number) <= _LARGEST_FLOAT
+    except ValueError:
+        return False
 
 
 def _plain(bound: float) -> str:
@@ -335,6 +351,12 @@ class Config:
     label_smoothing: float = _optimizer(
         0.1, 'fraction of each label that is spread over all classes in the training loss', lower=0, upper=1
     )
+    class_weights: str = _optimizer(
+        '',
+        'factors on the training loss of the images of each class: balanced, for classes with few images to count as '
+        'much as others; or a CSV file with a name or label and a weight per line; default: 1 for all',
+        longest=_LONGEST_WEIGHTS,
+    )
     weight_decay: float = _optimizer(
         4e-5, 'factor on half the sum of squared convolution weights in the training loss', lower=0, upper=1
     )
@@ -441,6 +463,31 @@ class Config:
         return int(first), int(last)
 
     @property
+    def class_weights_by_label(self) -> Tuple[float, ...]:
+        """The numbers of `class_weights`, a factor for each label; empty if all classes count the same.
+
+        Raises ConfigError if they are still to be computed or read, as `fitting.fit_to_data_set` does.
+        """
+        if not self.class_weights:
+            return ()
+        found = _WEIGHTS.fullmatch(self.class_weights)
+        if not found:
+            raise ConfigError(
+                f'--class_weights={shown(self.class_weights)}: has no numbers yet. `fit_to_data_set` computes or reads '
+                'them; or give NAME=W0,W1,…, a number for each label.'
+            )
+        numbers = found.group(2).split(',')
+        if not all(map(is_weight, numbers)):
+            raise ConfigError(f'--class_weights={shown(self.class_weights)}: each weight must be a number above 0.')
+        return tuple(map(float, numbers))
+
+    @property
+    def class_weights_given(self) -> str:
+        """The `--class_weights` that the numbers are from: `balanced`, or a file."""
+        found = _WEIGHTS.fullmatch(self.class_weights)
+        return found.group(1) if found else self.class_weights
+
+    @property
     def evaluated_weights(self) -> str:
         """The weights that evaluation and export use: `average` or `raw`."""
         return 'average' if self.moving_average else 'raw'
@@ -517,9 +564,12 @@ class Config:
 
 
 def differences(old: Config, new: Config) -> List[str]:
-    """The fields in which two configurations differ, as `name: old -> new`."""
-    return [
-        f'{field.name}: {getattr(old, field.name)} -> {getattr(new, field.name)}'
-        for field in dataclasses.fields(Config)
-        if getattr(old, field.name) != getattr(new, field.name)
-    ]
+    """The fields in which two configurations differ, as `name: old -> new`; weights of many classes are shortened."""
+    found = []
+    for field in dataclasses.fields(Config):
+        before, after = getattr(old, field.name), getattr(new, field.name)
+        if before != after:
+            if setting_of(field).longest > _LONGEST_TEXT:
+                before, after = shown(before), shown(after)
+            found.append(f'{field.name}: {before} -> {after}')
+    return found

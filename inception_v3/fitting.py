@@ -7,14 +7,16 @@ import dataclasses
 import os
 from typing import Dict, List, Mapping, Optional
 
+from compat import tf
 from compat.log import logger
+from compat.messages import shown
 from console.processes import usable_cores
-from data import checks, dataset_info
+from data import checks, dataset_info, labels, remote
 from data.braces import FILE_FLAGS
 from data.dataset_info import DatasetInfo
 from data.records import TRAIN, VALIDATION, DataError
-from inception_v3 import presets, rules
-from inception_v3.config import Config, ConfigError
+from inception_v3 import class_weights, presets, rules
+from inception_v3.config import BALANCED, Config, ConfigError
 from inception_v3.flags import CommandLine
 from inception_v3.model_dir import recorded_config
 from inception_v3.tpu import accelerator
@@ -40,14 +42,15 @@ def fit_to_data_set(command_line: CommandLine) -> Config:
     config = accelerator.settled(command_line.config)
     command_line = command_line._replace(config=config)
     if config.use_data == 'fake':
-        return fit(command_line, None, {})
+        return with_class_weights(fit(command_line, None, {}), None)
     if not config.source.is_named(config.splits):
         raise ConfigError(
             '--data_dir: name the folder of the record files, or the files with --train_files and --eval_files, or use '
             f'random images with --use_data=fake.{_presets_for_beginners(command_line)}'
         )
     description = dataset_info.read(config.data_dir) if config.data_dir else None
-    return fit(command_line, description, counted(command_line, description))
+    fitted = fit(command_line, description, counted(command_line, description))
+    return with_class_weights(fitted, description)
 
 
 def fit(command_line: CommandLine, description: Optional[DatasetInfo], counts: Mapping[str, int]) -> Config:
@@ -147,6 +150,60 @@ def counted(command_line: CommandLine, description: Optional[DatasetInfo]) -> Di
         logger.info('%s: %s records', flag, f'{counts[split]:,}')
         if not counts[split]:
             raise DataError(f'{flag}: no records.')
+    return counts
+
+
+def with_class_weights(config: Config, description: Optional[DatasetInfo]) -> Config:
+    """Computes or reads the numbers of `--class_weights`; a configuration that has them keeps them.
+
+    Evaluation, which has no training loss, needs none. Without the numbers of images per class in the description, or
+    if the run reads other training files, their labels are counted.
+
+    Raises:
+      ConfigError: the file is missing or wrong, or the weights are for another number of classes.
+      DataError, RemoteError: the labels cannot be counted.
+    """
+    given = config.class_weights
+    if not given or config.mode == 'eval':
+        return config
+    if given == config.class_weights_given:
+        names = description.class_names if description else []
+        flag = f'--class_weights={shown(given)}'
+        if given == BALANCED:
+            weights = class_weights.balanced(_images_per_class(config, description))
+        else:
+            try:
+                content = remote.read(given)
+            except tf.errors.OpError as error:
+                raise ConfigError(f'{flag}: cannot be read: {error.message}')
+            if content is None:
+                raise ConfigError(f'{flag}: no such file. Give {BALANCED}, or a CSV file of classes and weights.')
+            weights = class_weights.parsed(content, flag, names, config.num_classes)
+        config = dataclasses.replace(config, class_weights=class_weights.with_numbers(given, weights))
+    numbers = len(config.class_weights_by_label)
+    if numbers != config.num_classes:
+        raise ConfigError(
+            f'--class_weights={shown(given)}: has {numbers:,} numbers; there are {config.num_classes:,} classes, '
+            'including the background.'
+        )
+    return config
+
+
+def _images_per_class(config: Config, description: Optional[DatasetInfo]) -> List[int]:
+    """The number of training images of each class, by label."""
+    if description and description.train_images_per_class and not config.source.patterns(TRAIN):
+        counts = description.train_images_per_class
+        return [*counts, *[0] * (config.num_classes - len(counts))]
+    paths, flag = config.source.find(TRAIN), config.source.flag(TRAIN)
+    logger.info(
+        '%s: counting the labels of %d training files, because %s has no train_images_per_class for them; a file of '
+        'weights avoids that',
+        *(flag, len(paths), dataset_info.FILE_NAME),
+    )
+    checks.check_are_files(paths)
+    counts = labels.count(config.source, paths, config.num_classes)
+    if not sum(counts):
+        raise DataError(f'{flag}: no label is from 0 to {config.num_classes - 1:,}, as --class_weights needs.')
     return counts
 
 

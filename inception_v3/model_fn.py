@@ -5,7 +5,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 from compat import tf
 from inception_v3 import loss_scale, metrics, moving_average, replicas, seeding
 from inception_v3.batch_norm import batch_norm_for
-from inception_v3.config import Config
+from inception_v3.config import Config, ConfigError
 from inception_v3.host_call import host_call
 from inception_v3.input.infeed import Features, Infeed
 from inception_v3.learning_rate import learning_rate
@@ -109,16 +109,25 @@ def total_loss(
     auxiliary logits, plus `weight_decay` (4e-5) times half the sum of squares of the weights in the collection WEIGHTS:
     those of convolutions and dense layers, without biases and batch normalization, and without frozen ones.
 
+    With `class_weights`, the cross-entropies of an image are multiplied by the weight of its label, and the mean still
+    divides by the number of images: so the mean over the replicas is that of the whole batch, as it would not be if
+    each divided by the weights of its own images.
+
     Args:
       logits: float32 [batch, num_classes].
       auxiliary_logits: those of the auxiliary head, of the same shape, or None.
       labels: int32 [batch].
       config: of the run.
     """
+    weights_by_label = config.class_weights_by_label
+    if weights_by_label and len(weights_by_label) != logits.shape[1]:
+        raise ConfigError(f'--class_weights: has {len(weights_by_label)} numbers for {logits.shape[1]} classes.')
 
     def cross_entropy(x: tf.Tensor) -> tf.Tensor:
         one_hot = tf.one_hot(labels, x.shape[1])
-        return tf.losses.softmax_cross_entropy(one_hot, x, label_smoothing=config.label_smoothing)
+        factors = tf.reduce_sum(one_hot * tf.constant([weights_by_label]), axis=1) if weights_by_label else 1.0
+        # Divided by the number of factors other than 0, which no weight is.
+        return tf.losses.softmax_cross_entropy(one_hot, x, factors, config.label_smoothing)
 
     loss = cross_entropy(logits)
     if auxiliary_logits is not None:

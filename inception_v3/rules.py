@@ -15,7 +15,7 @@ from typing import AbstractSet, Callable, Iterator, Tuple
 from compat.messages import shown
 from data.braces import FILE_FLAGS, PatternError, expand
 from data.tar.layout import DOCUMENTED_LABEL, LABEL_EXTENSION, label_of
-from inception_v3.config import ALL_GPUS, Config, ConfigError
+from inception_v3.config import ALL_GPUS, BALANCED, Config, ConfigError
 from inception_v3.machines import cluster
 from inception_v3.networks.registry import NETWORKS, OPTIONS
 from inception_v3.presets import EPOCHS
@@ -52,6 +52,7 @@ def contradictions(config: Config, given: AbstractSet[str] = frozenset()) -> Ite
         _images,
         _profile_steps,
         _weights,
+        _loss,
     ):
         yield from rule(config)
     for rule_of_given in (_without_effect, _of_given):
@@ -278,6 +279,15 @@ def _weights(config: Config) -> Iterator[str]:
             yield f'--{name}={_text(value)}: must be names of scopes, separated by commas, such as Logits,AuxLogits.'
 
 
+def _loss(config: Config) -> Iterator[str]:
+    given = config.class_weights_given
+    if given == BALANCED and config.use_data == 'fake':
+        yield f'--class_weights={given}: needs the numbers of images of a data set; here --use_data=fake.'
+    # A number is a mistake, and no file.
+    if given.replace('.', '').isdecimal():
+        yield f'--class_weights={_text(given)}: must be {BALANCED}, or a CSV file with a weight for each class.'
+
+
 # Flags that take effect only with some values of another flag: that flag, the condition, and the remedy.
 _RECORDS = (
     'data_format',
@@ -331,6 +341,7 @@ _NEEDS: Tuple[_Need, ...] = (
     ),
     (('init_averages',), 'init_from', lambda c: bool(c.init_from), 'weights to begin from'),
     (('freeze_batch_norm',), 'freeze', lambda c: bool(c.freeze), 'scopes to freeze'),
+    (('class_weights',), 'mode', lambda c: c.mode != 'eval', '--mode=train or train_and_eval'),
     (('min_eval_interval', 'eval_timeout'), 'mode', lambda c: c.mode == 'eval', '--mode=eval'),
 )
 # Values that make a setting meaningless, by flag: the value, and its consequence.

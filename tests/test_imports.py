@@ -31,7 +31,7 @@ LAYERS = (
     ('local_estimator',),
     ('flags', 'input_pipeline', 'model_fn', 'networks.keras_revnet'),
     ('batch_norm', 'distribution', 'input', 'moving_average', 'optimizers', 'rules', 'seeding'),
-    ('host_call', 'learning_rate', 'machines', 'metrics', 'presets', 'tpu', 'weights'),
+    ('class_weights', 'host_call', 'learning_rate', 'machines', 'metrics', 'presets', 'tpu', 'weights'),
     ('model_dir',),
     ('config', 'loss_scale'),
     ('networks',),

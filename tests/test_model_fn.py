@@ -12,8 +12,8 @@ import pytest
 
 from compat import tf
 from inception_v3 import model_fn
-from inception_v3.config import PADDING_LABEL, Config
-from tests.support.graphs import plain_session
+from inception_v3.config import PADDING_LABEL, Config, ConfigError
+from tests.support.graphs import evaluate, plain_session
 from tests.support.slim import load, values_by_name
 
 MODES = tf.estimator.ModeKeys
@@ -61,6 +61,33 @@ def test_loss__is_the_sum_of_its_three_terms(config: Config, smoothing: float, d
     with tf.Session() as session:
         session.run([v.initializer for v in tf.get_collection(tf.GraphKeys.WEIGHTS)])
         assert session.run(loss) == pytest.approx(terms[0] + 0.4 * terms[1] + decay * 12.5, rel=1e-6)
+
+
+@pytest.mark.parametrize('smoothing', [0.1, 0.0])
+def test_loss__weighs_images_by_their_labels(smoothing: float) -> None:
+    weights, labels = np.array([1.0, 0.25, 4.0]), np.array([1, 2, 2, 0])
+    logits, auxiliary = RANDOM.normal(size=[2, 4, 3]).astype(np.float32)
+    config = Config(class_weights='mine=1,0.25,4', label_smoothing=smoothing)
+
+    def loss(part: slice) -> tf.Tensor:
+        main, other, own = (tf.constant(each[part]) for each in (logits, auxiliary, labels.astype(np.int32)))
+        return model_fn.total_loss(main, other, own, config)
+
+    targets = np.eye(3)[labels] * (1 - smoothing) + smoothing / 3
+    by_hand = [-(targets * (x - np.log(np.exp(x).sum(1, keepdims=True)))).sum(1) for x in (logits, auxiliary)]
+    whole, *halves = evaluate(*map(loss, (slice(4), slice(2), slice(2, 4))))
+    assert whole == pytest.approx((weights[labels] * (by_hand[0] + 0.4 * by_hand[1])).mean(), rel=1e-6)
+    # Keras divides by the number of images, too: its class_weight multiplies the losses of images.
+    keras = tf.keras.losses.CategoricalCrossentropy(from_logits=True, label_smoothing=smoothing)
+    theirs = [keras(np.eye(3, dtype=np.float32)[labels], x, sample_weight=weights[labels]) for x in (logits, auxiliary)]
+    assert whole == pytest.approx(np.dot([1, 0.4], evaluate(*theirs)), rel=1e-6)
+    # The mean over replicas, with other classes on each, is that of the whole batch.
+    assert np.mean(halves) == pytest.approx(whole, rel=1e-6)
+
+
+def test_loss__refuses_weights_of_another_number_of_classes() -> None:
+    with pytest.raises(ConfigError, match='--class_weights: has 2 numbers for 3 classes'):
+        model_fn.total_loss(tf.zeros([1, 3]), None, tf.constant([1]), Config(class_weights='mine=1,2'))
 
 
 def test_transpose_enabled__gives_the_same_loss(one_layer: None) -> None:

@@ -24,7 +24,7 @@ VALUES: Dict[str, Tuple[Any, ...]] = {
     **{f.name: tuple(setting_of(f).choices) for f in dataclasses.fields(Config) if setting_of(f).choices},
     **{f.name: (True, False) for f in dataclasses.fields(Config) if isinstance(f.default, bool)},
     **{'seed': (None, 1), 'max_bad_records': (0, 2), 'freeze': ('', 'Logits*'), 'head_learning_rate': (None, 0.1)},
-    **{'batch_norm_group_size': (0, 1), 'eval_total_size': (0, 4)},
+    **{'batch_norm_group_size': (0, 1), 'eval_total_size': (0, 4), 'class_weights': ('', f'mine=2{",1" * 10}')},
     # The other two have the functions and the options of these, with more layers.
     'network': tuple(name for name in NETWORKS if name not in ('revnet104', 'revnet110')),
 }

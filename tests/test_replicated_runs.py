@@ -58,7 +58,15 @@ def check_no_graph_in(folder: str) -> None:
 @pytest.mark.parametrize(
     ('number', 'changes'),
     [
-        (4, {'batch_norm': 'synchronized', 'batch_norm_group_size': 2, 'clear_update_collections': False}),
+        (
+            4,
+            {
+                'batch_norm': 'synchronized',
+                'batch_norm_group_size': 2,
+                'clear_update_collections': False,
+                'class_weights': f'mine=2{",0.5" * 10}',
+            },
+        ),
         pytest.param(
             *(2, {'batch_norm': 'averaged', 'transfer': 'uint8', 'freeze': 'Layer', 'freeze_batch_norm': False}),
             marks=pytest.mark.both,

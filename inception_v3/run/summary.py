@@ -4,8 +4,8 @@ import datetime
 import os
 from typing import Callable, Iterator, List, Optional, Tuple
 
-from compat.messages import in_rows
-from data.dataset_info import DIGITS_SHOWN, DatasetInfo
+from compat.messages import in_rows, shown
+from data.dataset_info import DIGITS_SHOWN, DatasetInfo, is_background
 from inception_v3.config import Config
 from inception_v3.model_dir import BEST_FOLDER
 from inception_v3.networks.registry import NETWORKS, has_auxiliary_head
@@ -94,7 +94,7 @@ def warnings_of(config: Config) -> Iterator[str]:
 
 
 def introduction_of(config: Config, data_set: Optional[DatasetInfo]) -> str:
-    """The configuration of a run in five lines: network, data set, training, device, folders."""
+    """The configuration of a run in five or six lines: network, data set, training, device, class weights, folders."""
     parameters = sizes_for(config).parameters
     batch = config.train_batch_size if config.mode != 'eval' else config.eval_batch_size
     epochs = config.train_steps * config.train_batch_size / config.num_train_images
@@ -115,6 +115,7 @@ def introduction_of(config: Config, data_set: Optional[DatasetInfo]) -> str:
         ('data set', f'{_named(config, data_set)}: {images}'),
         ('run', f'{config.mode}, batches of {batch:,} images, {config.train_steps:,} steps ({epochs:,.1f} epochs)'),
         ('device', f'{device}, {config.precision}'),
+        *_class_weights(config, data_set),
         ('folders', f'data {data}, results {config.model_dir}, export {config.export_dir or "none"}'),
     ]
     return in_rows(rows)
@@ -153,10 +154,26 @@ def summary_of(
     if images_per_second:
         name = 'training' if seconds is None else 'Avg. Global Rate'
         rows.append((name, f'{images_per_second:,.1f} images/s'))
-    rows += [('data set', _named(config, data_set)), ('results', str(config.model_dir))]
+    rows += [
+        ('data set', _named(config, data_set)),
+        *_class_weights(config, data_set),
+        ('results', str(config.model_dir)),
+    ]
     if export:
         rows.append(('SavedModel', export))
     return in_rows(rows)
+
+
+def _class_weights(config: Config, data_set: Optional[DatasetInfo]) -> List[Tuple[str, str]]:
+    if not config.class_weights or config.mode == 'eval':
+        return []
+    names, weights = data_set.class_names if data_set else [], config.class_weights_by_label
+    # The background has no images.
+    labels = range(int(is_background(names[0] if names else '')), len(weights))
+    ends = [pick(labels, key=weights.__getitem__) for pick in (min, max)]
+    named = dict(enumerate(map(shown, names)))
+    words = [f'{weights[label]:.4g} ({named.get(label) or f"class {label}"})' for label in ends]
+    return [('class weights', f'{shown(config.class_weights_given)}, {" to ".join(words)}')]
 
 
 def _named(config: Config, data_set: Optional[DatasetInfo]) -> str:

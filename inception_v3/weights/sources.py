@@ -151,12 +151,17 @@ def check_memory(needed: int, size: int) -> None:
         raise ValueError(f'its tensors need {needed:,} bytes of memory, too many for a file of {size:,} bytes')
 
 
-def archive_of(content: bytes) -> zipfile.ZipFile:
-    """Opens a ZIP archive of arrays; ValueError if it has far more than a network, in numbers or in inflated bytes."""
-    # The number of members, in the last record of the archive (APPNOTE 4.3.16): to list them takes seconds.
-    count = int.from_bytes(content[content.rfind(b'PK\5\6') :][10:12], 'little')
+def check_members(end: bytes) -> None:
+    """Raises ValueError if a ZIP archive with this end has many members, which take seconds to list."""
+    # Their number is in the last record (APPNOTE 4.3.16).
+    count = int.from_bytes(end[end.rfind(b'PK\5\6') :][10:12], 'little')
     if count > _MOST_MEMBERS:
         raise ValueError(f'it holds {count:,} arrays; weights are at most {_MOST_MEMBERS:,}')
+
+
+def archive_of(content: bytes) -> zipfile.ZipFile:
+    """Opens a ZIP archive of arrays; ValueError if it has far more than a network, in numbers or in inflated bytes."""
+    check_members(content)
     archive = zipfile.ZipFile(io.BytesIO(content))
     check_memory(sum(info.file_size for info in archive.infolist()), len(content))
     return archive

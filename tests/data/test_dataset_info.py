@@ -10,7 +10,7 @@ import pytest
 
 from compat.errors import CommandError
 from data import dataset_info
-from data.dataset_info import DatasetInfo
+from data.dataset_info import DatasetInfo, SplitFingerprint
 from data.records import DataError
 from tests.data.written_records import written
 from tests.support.commands import largest_file
@@ -36,6 +36,7 @@ def test_description__is_read_as_it_was_written(tmp_path: pathlib.Path) -> None:
         'class_names': ['background', 'Hund', 'Kätzchen'],
         'fingerprint': 'a1b2',
         'validation_records_per_file': [],
+        'train_images_per_class': [],
     }
     # It may begin with a byte order mark.
     write(tmp_path, (tmp_path / 'dataset.json').read_text().encode('utf-8-sig'))
@@ -95,6 +96,10 @@ def test_invalid_description__is_refused_with_its_path(tmp_path: pathlib.Path, c
         ({'validation_records_per_file': [25_000, 0, 25_000]}, None),
         ({'validation_records_per_file': [50_001, -1]}, 'validation_records_per_file is not for 50,000 images'),
         ({'validation_records_per_file': [49_999, True]}, 'validation_records_per_file is [49999, True]'),
+        ({'train_images_per_class': [0, 1_281_160, 7]}, None),
+        ({'train_images_per_class': [0, 1_281_160, 8]}, 'train_images_per_class is not for 1,281,167 images of 3'),
+        ({'train_images_per_class': [0, 1_281_168, -1]}, 'train_images_per_class is not for 1,281,167 images of 3'),
+        ({'train_images_per_class': [1_281_160, 7]}, 'train_images_per_class is not for 1,281,167 images of 3'),
     ],
 )
 def test_problem__is_the_one_that_reading_would_name(tmp_path: pathlib.Path, change: Any, problem: Any) -> None:
@@ -106,6 +111,15 @@ def test_problem__is_the_one_that_reading_would_name(tmp_path: pathlib.Path, cha
             dataset_info.read(str(tmp_path))
     else:
         assert dataset_info.read(str(tmp_path)) == info
+
+
+def test_counts_of_classes__are_known_only_if_those_of_all_images_are() -> None:
+    part = SplitFingerprint().with_image(2, b'a').with_image(1, b'b') + SplitFingerprint().with_image(2, b'c')
+    assert part.images_of(4) == [0, 1, 2, 0] and part.images_of(2) == []
+    # Reports of earlier versions have no labels.
+    assert (part + SplitFingerprint(1, 7)).images_of(4) == []
+    info = DatasetInfo.of('mine', 'here', ['cat', 'dog'], part, SplitFingerprint())
+    assert (info.train_images, info.train_images_per_class) == (3, [0, 1, 2])
 
 
 def test_a_description_that_cannot_be_read_is_refused_by_its_path(tmp_path: pathlib.Path) -> None:

@@ -1,6 +1,7 @@
 """The program `inception-v3`: its commands and messages."""
 
 import ast
+import importlib
 import pathlib
 import subprocess
 import sys
@@ -8,6 +9,8 @@ from typing import Any, Set
 
 import pytest
 
+from compat.errors import DONE
+from console import program as console_program
 from inception_v3 import __version__
 from inception_v3_tpu.__main__ import COMMANDS, GROUPS, main
 from tests.support.project import PACKAGES, ROOT
@@ -51,6 +54,19 @@ def test_help__lists_every_command_on_a_line(capsys: Any) -> None:
     for name, summary in summaries.items():
         assert [line for line in lines if line.split()[:1] == [name]] == [f'  {name:<{width}}  {summary}']
     assert all(len(line) <= 80 for line in lines)
+
+
+@pytest.mark.parametrize('name', ['evaluate', 'export', 'predict'])
+def test_help__has_examples_that_parse(name: str, monkeypatch: Any, capsys: Any) -> None:
+    module = importlib.import_module(f'{COMMANDS[name]}.__main__')
+    examples = [line for line in str(module.__doc__).splitlines() if line.startswith(f'    inception-v3 {name} ')]
+    assert len(examples) >= 3
+    monkeypatch.setattr(console_program, 'run', lambda *unused, **options: DONE)
+    for example in examples:
+        assert module.main(example.split()[2:]) == DONE
+    with pytest.raises(SystemExit):
+        module.main(['--help'])
+    assert {*examples} <= {*capsys.readouterr().out.splitlines()}
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,8 @@ def remarks(classes: Sequence[ClassImages]) -> Iterator[str]:
         yield (
             f'classes of unequal size: {listed([common.name])} has {common.train:,} training images, and '
             f'{listed([rare.name])} {rare.train:,}. Top-1 of all images then says little about rare classes; '
-            'inception-v3 evaluate reports it for each class.'
+            'inception-v3 evaluate reports it for each class, and --class_weights=balanced lets each count the same in '
+            'training.'
         )
 
 

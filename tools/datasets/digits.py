@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, List, Optional, Sequence
 from compat.errors import CommandError
 from compat.log import logger
 from console import extras, program
-from console.command_line import new_parser
+from console.command_line import new_parser, numbers_of
 from console.screen import Screen
 
 if TYPE_CHECKING:
@@ -31,11 +31,16 @@ _MARGIN = 8
 _JPEG_QUALITY = 95
 
 
-def build(data_dir: str, digits: Sequence[int] = _ALL_DIGITS, images_per_digit: Optional[int] = None) -> 'DatasetInfo':
+def build(
+    data_dir: str,
+    digits: Sequence[int] = _ALL_DIGITS,
+    images_per_digit: Optional[int] = None,
+    rare: Sequence[int] = (),
+) -> 'DatasetInfo':
     """Writes a data set of digits, whose labels begin with 1 in their order, to a new or empty folder.
 
     Training images are the first of each digit that the whole data set has, so that a smaller number gives a part of a
-    larger one. All validation images of the digits are written.
+    larger one. Of `rare` digits, only a tenth of them is written. All validation images of the digits are written.
     """
     from compat import tf
     from data import tf_example
@@ -53,16 +58,18 @@ def build(data_dir: str, digits: Sequence[int] = _ALL_DIGITS, images_per_digit: 
         [index for index in split if digit_of[index] in digits]
         for split in split_by_content(digests, digit_of, VALIDATION_FRACTION)
     )
-    if images_per_digit is not None:
-        first: List[int] = []
-        for digit in digits:
-            own = [index for index in train if digit_of[index] == digit]
-            if len(own) < images_per_digit:
-                raise CommandError(f'{images_per_digit} images: the digit {digit} has {len(own)} for training.')
-            first += own[:images_per_digit]
-        train = sorted(first, key=train.index)
+    first: List[int] = []
+    for digit in digits:
+        own = [index for index in train if digit_of[index] == digit]
+        count = len(own) if images_per_digit is None else images_per_digit
+        if len(own) < count:
+            raise CommandError(f'{count} images: the digit {digit} has {len(own)} for training.')
+        first += own[: round(count / 10) if digit in rare else count]
+    train = sorted(first, key=train.index)
     classes = [str(digit) for digit in digits]
     name = 'digits' if len(digits) == len(_ALL_DIGITS) else f'digits {" ".join(classes)}'
+    if rare:
+        name = f'{name}, few of {" ".join(map(str, rare))}'
     source = 'scikit-learn, sklearn.datasets.load_digits: 1,797 handwritten digits of 8 x 8 pixels'
     with tf.Graph().as_default(), tf.Session() as session:
         image = tf.placeholder(tf.uint8, [None, None, 3])
@@ -117,12 +124,14 @@ def main() -> int:
     """Builds the data set in the folder named on the command line."""
     parser = new_parser('digits', __doc__)
     parser.add_argument('data_dir', help='new folder for the data set')
+    about = 'digits of which only a tenth of the training images is written, such as 5,6,7,8,9 (default: none)'
+    parser.add_argument('--rare', type=numbers_of(int, 0, 9), default=[], metavar='DIGITS', help=about)
     arguments = parser.parse_args()
 
     def command(screen: Screen) -> None:
         from tools.datasets.conversion import summary
 
-        print(summary(build(arguments.data_dir), arguments.data_dir))
+        print(summary(build(arguments.data_dir, rare=arguments.rare), arguments.data_dir))
 
     return program.run(command, 'interrupted; nothing was written')
 

@@ -3,7 +3,14 @@
 Writes a self-contained page, report.html, with the top-1 accuracy of every class, the confusion matrix, a reliability
 diagram and the worst mistakes with their images; report.json with all numbers; predictions.csv with the prediction for
 each image; and the figures as PNG files. --against=RUN compares the checkpoint with that of another report, image by
-image.
+image. The balanced accuracy is the mean of the classes' top-1: every class counts the same, however many images it has.
+
+Examples: the newest checkpoint, one step, other images, and a comparison.
+
+    inception-v3 evaluate runs/digits
+    inception-v3 evaluate runs/digits --checkpoint=model.ckpt-500 --out=step_500
+    inception-v3 evaluate my_run --data_dir=more_records --batch_size=16
+    inception-v3 evaluate my_run --against=earlier_run
 """
 
 import argparse
@@ -15,6 +22,7 @@ from console import extras, program
 from console.command_line import check_given_once, folder, new_parser, number_of
 from console.paths import check_folder, expanded
 from console.screen import Screen
+from tools import other_data
 from tools.evaluate_report import FOLDER
 
 
@@ -28,13 +36,9 @@ def parse(argv: Optional[Sequence[str]]) -> argparse.Namespace:
     add('--out', type=folder, metavar='DIR', help=f'folder for the report (default: {FOLDER} in model_dir)')
     about = "compare with the report of a run's checkpoint on the same images, by McNemar's exact test"
     add('--against', type=folder, metavar='RUN', help=about)
-    add('--data_dir', type=folder, metavar='DIR', help="folder of the records (default: the run's)")
     about = "the files to evaluate (default: the run's, or those in --data_dir)"
     add('--eval_files', type=folder, metavar='PATTERNS', help=about)
-    for key in ('image_key', 'label_key'):
-        add(f'--{key}', metavar='KEY', help=f"{key[:5]}'s key in TFRecords (default: the run's)")
-    add('--label_offset', type=int, metavar='N', help="number to add to labels (default: the run's)")
-    add('--data_format', choices=('tar', 'tfrecord'), help="format of the records (default: the run's)")
+    other_data.add_flags(parser)
     about = "images per batch (default: the run's, at most 64)"
     add('--batch_size', type=number_of(int, 1), metavar='N', help=about)
     return parser.parse_args(argv)

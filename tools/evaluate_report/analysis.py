@@ -126,6 +126,16 @@ class ErrorAnalysis:
         ]
 
     @property
+    def balanced_accuracy(self) -> float:
+        """The mean of the classes' top-1, over the classes with images; every class counts the same.
+
+        Brodersen et al., "The Balanced Accuracy and Its Posterior Distribution". A tie for the most probable class is
+        right, as in top-1.
+        """
+        found = [each.top_1 for each in self.classes if each.top_1 is not None]
+        return sum(found) / max(1, len(found))
+
+    @property
     def confusions(self) -> List[Confusion]:
         """All pairs of confused classes, most images first."""
         pairs = np.argwhere(self.confusion).tolist()

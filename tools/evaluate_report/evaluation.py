@@ -20,7 +20,6 @@ from data.dataset_info import DatasetInfo
 from data.files import write_whole
 from inception_v3.config import Config, ConfigError
 from inception_v3.data_set import check_data, copies_among, description_of, overlap
-from inception_v3.fitting import is_counted
 from inception_v3.input.bad_records import BadRecords
 from inception_v3.input.infeed import Infeed
 from inception_v3.input_pipeline import InputPipeline
@@ -32,6 +31,7 @@ from inception_v3.run.failures import bad_records_explained
 from inception_v3.run.memory import check_fits
 from inception_v3.run.trained_data import trained_data_of
 from inception_v3.run.trained_model import TrainedModel
+from tools import other_data
 from tools.evaluate_report import JSON_FILE, predictions
 from tools.evaluate_report.analysis import ErrorAnalysis
 from tools.evaluate_report.page import ErrorReport
@@ -134,31 +134,14 @@ def fit_to_data_set(
     model: TrainedModel, arguments: argparse.Namespace
 ) -> Tuple[Optional[DatasetInfo], TrainedModel, List[str]]:
     """The description of the data set, the model with the configuration of its evaluation, and notes on the files."""
-    trained = config = model.config
-    names = ('data_dir', 'eval_files', 'data_format', 'image_key', 'label_key', 'label_offset')
-    changes = {name: getattr(arguments, name) for name in names if getattr(arguments, name) is not None}
-    if 'data_dir' in changes:
-        # The run's patterns belong to its own folder.
-        changes.setdefault('eval_files', '')
-    elif 'eval_files' in changes:
-        changes['data_dir'] = ''
-    if changes.get('data_format') == 'tar' != config.data_format:
-        # The keys of the run's records are not those of tar shards.
-        changes = {'image_key': Config.image_key, 'label_key': Config.label_key, **changes}
+    trained = model.config
+    changes = other_data.changes_of(trained, arguments, ('eval_files',))
     config = dataclasses.replace(
-        config,
-        # A run that was trained on synthetic images may be evaluated on real ones.
-        use_data='real' if changes else config.use_data,
-        **changes,
-        eval_batch_size=arguments.batch_size or min(config.eval_batch_size, BATCH_AT_MOST),
+        other_data.checked(trained, changes),
+        eval_batch_size=arguments.batch_size or min(trained.eval_batch_size, BATCH_AT_MOST),
         display_tensors=False,
     )
     info = description_of(config)
-    if info and info.num_classes > config.num_classes:
-        raise ConfigError(
-            f'--data_dir={config.data_dir}: has {info.num_classes} classes, including the background; the network has '
-            f'{config.num_classes}.'
-        )
     if config.use_data == 'fake':
         raise ConfigError('The run was trained on made-up images: name the data set to evaluate with --data_dir.')
     notes = check_data(config)
@@ -170,11 +153,8 @@ def fit_to_data_set(
             learned = trained_data_of(trained, model.checkpoint).class_names
             sampled = labels.sample(config.source, paths)
             labels.check_described(config.source, records.VALIDATION, sampled, learned, "the run's classes")
-    if changes and is_counted(config, records.VALIDATION):
-        count = sum(each.records for each in config.source.contents(paths))
-        config = dataclasses.replace(config, num_eval_images=count)
-    elif info and arguments.data_dir:
-        config = dataclasses.replace(config, num_eval_images=info.validation_images)
+    if changes:
+        config = other_data.with_sizes(config, [records.VALIDATION])
     return description_of(config) if changes else info, model._replace(config=config), notes
 
 

@@ -5,6 +5,12 @@ from decoded pixels to the input; prepare.py, which carries them out with NumPy 
 model card. The weights are those that the run evaluates. With --verify, each export classifies all validation images in
 its own runtime. One that has not the checkpoint's accuracy gives exit code 2. For int8 that is a loss of over a point,
 if there are enough images for McNemar's exact test to tell it from chance; a warning says if there are too few.
+
+Examples: several formats, checked; integers alone, for an Edge TPU; and ranges of other images, if the run's are gone.
+
+    inception-v3 export runs/digits --format=saved_model,onnx,onnx_nchw --verify
+    inception-v3 export my_run --format=tflite_full_int8 --verify --out=edge
+    inception-v3 export my_run --format=tflite_int8 --data_dir=my_records --calibration_images=500
 """
 
 import argparse
@@ -17,9 +23,10 @@ from console import program
 from console.command_line import folder, new_parser, number_of
 from console.paths import check_folder
 from console.screen import Screen
+from tools import other_data
 
 FOLDER = 'exports'
-NAMES = ('saved_model', 'onnx', 'tflite', 'tflite_int8', 'npz')
+NAMES = ('saved_model', 'onnx', 'onnx_nchw', 'tflite', 'tflite_int8', 'tflite_full_int8', 'npz')
 
 
 def _formats(text: str) -> List[str]:
@@ -43,6 +50,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     add('--verify', action='store_true', help='classify all validation images with each export')
     about = 'training images that give the ranges for int8 (default: 200)'
     add('--calibration_images', type=number_of(int, 1), default=200, metavar='N', help=about)
+    other_data.add_flags(parser)
     arguments = parser.parse_args(argv)
 
     def command(screen: Screen) -> int:

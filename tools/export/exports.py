@@ -8,7 +8,7 @@ import os
 import pathlib
 import sys
 import tempfile
-from typing import Dict, Iterable, Iterator, List, NamedTuple, Optional
+from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional
 
 import numpy as np
 
@@ -27,9 +27,10 @@ from inception_v3.run.evaluations import changed_since_training
 from inception_v3.run.export import card, origin
 from inception_v3.run.failures import bad_records_explained
 from inception_v3.run.trained_data import trained_data_of
+from tools import other_data
 from tools.export import prepare
 from tools.export.formats import FORMATS, of_variables
-from tools.export.network import DECODING, Batch, FrozenNetwork, batches, describe, freeze
+from tools.export.network import DECODING, INPUT, Batch, FrozenNetwork, batches, describe, freeze
 from tools.paired import FEWEST_DIFFERING, Pairs
 
 _DESCRIPTION, _PROGRAM = 'preprocessing.json', 'prepare.py'
@@ -117,19 +118,30 @@ def perform(arguments: argparse.Namespace, out: str, screen: Screen) -> int:
     if learned.note:
         logger.info('warning: %s', learned.note)
     is_calibrated = any(each.is_calibrated for each in formats.values())
-    if config.use_data == 'fake' and (is_calibrated or arguments.verify):
-        raise ConfigError('The run was trained on made-up images: --verify and int8 need a data set.')
     splits = [split for split, used in ((records.TRAIN, is_calibrated), (records.VALIDATION, arguments.verify)) if used]
-    notes = check_data(config, splits)
+    changes = other_data.changes_of(config, arguments)
+    if changes and not splits:
+        raise ConfigError(
+            f'--{next(iter(changes))}: these exports read no images; only --verify and the formats of int8 do. Leave '
+            'out the flag.'
+        )
+    data = other_data.checked(config, changes)
+    if data.use_data == 'fake' and splits:
+        raise ConfigError(
+            'The run was trained on made-up images: name a data set for --verify and int8 with --data_dir.'
+        )
+    notes = check_data(data, splits)
+    if changes:
+        data = other_data.with_sizes(data, splits)
     if arguments.verify:
-        notes += _changes(config, model.checkpoint)
+        notes += _changes(data, model.checkpoint)
     check_writable('out', out)
     network = freeze(model, learned)
     calibration: List[np.ndarray] = []
     if is_calibrated:
-        with bad_records_explained(config, [records.TRAIN], screen):
-            images = (image for batch in batches(is_training=True, config=config) for image in batch.images)
-            calibration = [*itertools.islice(images, min(arguments.calibration_images, config.num_train_images))]
+        with bad_records_explained(data, [records.TRAIN], screen):
+            images = (image for batch in batches(is_training=True, config=data) for image in batch.images)
+            calibration = [*itertools.islice(images, min(arguments.calibration_images, data.num_train_images))]
     agreements: Dict[str, Agreement] = {}
     with tempfile.TemporaryDirectory(prefix='.unfinished-', dir=out) as unfinished:
         paths = {name: os.path.join(unfinished, name, each.file) for name, each in formats.items()}
@@ -138,8 +150,8 @@ def perform(arguments: argparse.Namespace, out: str, screen: Screen) -> int:
             os.mkdir(os.path.join(unfinished, name))
             each.write(network, calibration if each.is_calibrated else [], paths[name])
         if arguments.verify:
-            with bad_records_explained(config, [records.VALIDATION], screen):
-                agreements = compare(paths, network, batches(is_training=False, config=config), screen)
+            with bad_records_explained(data, [records.VALIDATION], screen):
+                agreements = compare(paths, network, batches(is_training=False, config=data), screen)
         for name in formats:
             verified = 'not verified (`--verify`)'
             if name in agreements:
@@ -191,6 +203,14 @@ def _right(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
     return logits.max(axis=1) == logits[np.arange(len(labels)), labels]
 
 
+def _numbers_of(description: Dict[str, Any]) -> Iterator[str]:
+    """The meaning of an export's integers, for its card."""
+    ends = {INPUT: description['input'].get('quantization'), **description.get('output_quantization', {})}
+    for name, end in ends.items():
+        if end:
+            yield f'`{name}`: int8; a number n stands for {end["scale"]:.9g} · (n - {end["zero_point"]})'
+
+
 def _describe(folder: str, name: str, network: FrozenNetwork, verified: str) -> None:
     config = network.model.config
     contents = [
@@ -200,8 +220,11 @@ def _describe(folder: str, name: str, network: FrozenNetwork, verified: str) -> 
         f'prepared images are made from pixels as viewers show them: {DECODING}',
         f'`{card.LABELS_FILE}`: the names of the classes',
     ]
-    description = json.dumps(describe(config, network.learned.class_names), indent=2, ensure_ascii=False) + '\n'
-    write_whole(os.path.join(folder, _DESCRIPTION), description)
+    description = describe(config, network.learned.class_names)
+    FORMATS[name].described(description, os.path.join(folder, FORMATS[name].file))
+    contents[1:1] = _numbers_of(description)
+    text = json.dumps(description, indent=2, ensure_ascii=False) + '\n'
+    write_whole(os.path.join(folder, _DESCRIPTION), text)
     write_whole(os.path.join(folder, _PROGRAM), pathlib.Path(prepare.__file__).read_text(encoding='utf-8'))
     own = origin.origin_of(config, network.model.checkpoint)
     card.write(folder, name, contents, config, own, verified, network.learned)

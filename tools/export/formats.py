@@ -1,6 +1,7 @@
 """The formats of exports: the conversion of a network to each, and the runtime that runs it."""
 
 import dataclasses
+import functools
 import io
 import os
 import sys
@@ -15,11 +16,14 @@ from inception_v3.estimator import make_estimator
 from inception_v3.model_fn import EXPORT_SIGNATURE
 from inception_v3.run.export.saved_model import INPUT_FILES, export_saved_model
 from inception_v3.weights import sources
+from tools.export import prepare
 from tools.export.network import INPUT, LOGITS, PROBABILITIES, Batch, FrozenNetwork, build
 
 # ONNX's set of operations; runtimes since 2021 have it.
 _OPSET = 13
 _ANOTHER = 'Export to another format.'
+# The axes of a batch with channels last, in the order of one with channels first.
+_NCHW = 0, 3, 1, 2
 # The reason is at the end of TensorFlow Lite's messages.
 _LONGEST = 3000
 
@@ -32,7 +36,8 @@ class Format(NamedTuple):
 
     `write` converts the network, and raises CommandError if the format lacks one of its operations. It takes prepared
     training images, float32 [height, width, 3], which are empty unless `is_calibrated`. `open` loads the file into its
-    runtime. Both need the packages. An export may lose so many points of the checkpoint's top-1 accuracy.
+    runtime. Both need the packages. An export may lose so many points of the checkpoint's top-1 accuracy. `described`
+    changes the content of `preprocessing.json` to the input and the outputs of the file.
     """
 
     file: str
@@ -42,6 +47,7 @@ class Format(NamedTuple):
     packages: Tuple[str, ...] = ()
     loses_at_most: float = 0.0
     is_calibrated: bool = False
+    described: Callable[[Dict[str, Any], str], None] = lambda description, path: None
 
 
 def _write_saved_model(network: FrozenNetwork, images: Sequence[np.ndarray], path: str) -> None:
@@ -63,7 +69,7 @@ def _open_saved_model(path: str, network: FrozenNetwork) -> Run:
     return lambda batch: session.run(logits, {encoded: batch.encoded})
 
 
-def _write_onnx(network: FrozenNetwork, images: Sequence[np.ndarray], path: str) -> None:
+def _write_onnx(network: FrozenNetwork, images: Sequence[np.ndarray], path: str, channels_first: bool = False) -> None:
     """Converts by tf2onnx, which folds batch normalization into the convolutions."""
     import onnx
     from tf2onnx import convert
@@ -71,7 +77,8 @@ def _write_onnx(network: FrozenNetwork, images: Sequence[np.ndarray], path: str)
     # Without TensorFlow's numbers.
     names = {f'{name}:0': name for name in (INPUT, LOGITS, PROBABILITIES)}
     sides = {'input_names': [*names][:1], 'output_names': [*names][1:], 'tensors_to_rename': names}
-    model, _ = convert.from_graph_def(network.graph_def, opset=_OPSET, **sides)
+    first = [*names][:1] if channels_first else None
+    model, _ = convert.from_graph_def(network.graph_def, opset=_OPSET, inputs_as_nchw=first, **sides)
     # tf2onnx leaves operations that it does not know as they are.
     unknown = {node.op_type for node in model.graph.node if not onnx.defs.has(node.op_type)}
     if unknown:
@@ -82,15 +89,28 @@ def _write_onnx(network: FrozenNetwork, images: Sequence[np.ndarray], path: str)
         file.write(model.SerializeToString())
 
 
-def _open_onnx(path: str, network: FrozenNetwork) -> Run:
+def _open_onnx(path: str, network: FrozenNetwork, channels_first: bool = False) -> Run:
     import onnxruntime
 
     session = onnxruntime.InferenceSession(path, providers=['CPUExecutionProvider'])
-    return lambda batch: session.run([LOGITS], {INPUT: batch.images})[0]
+    axes = _NCHW if channels_first else range(len(_NCHW))
+    return lambda batch: session.run([LOGITS], {INPUT: batch.images.transpose([*axes])})[0]
 
 
-def _write_tflite(network: FrozenNetwork, images: Sequence[np.ndarray], path: str) -> None:
-    """Converts for one image at a time; with images, to weights and activations of 8 bits, in ranges that they give."""
+def _describe_nchw(description: Dict[str, Any], path: str) -> None:
+    # Without the batch.
+    axes = [axis - 1 for axis in _NCHW[1:]]
+    description['input']['shape'] = [description['input']['shape'][axis] for axis in _NCHW]
+    description['steps'].append({'transpose': axes})
+
+
+def _write_tflite(
+    network: FrozenNetwork, images: Sequence[np.ndarray], path: str, has_integer_ends: bool = False
+) -> None:
+    """Converts for one image at a time; with images, to weights and activations of 8 bits, in ranges that they give.
+
+    With `has_integer_ends`, input and outputs are of 8 bits, too.
+    """
     config = network.model.config
     with tf.Graph().as_default() as graph, tf.Session(graph=graph) as session:
         one = tf.placeholder(tf.float32, [1, config.height, config.width, 3], INPUT)
@@ -100,6 +120,8 @@ def _write_tflite(network: FrozenNetwork, images: Sequence[np.ndarray], path: st
             converter.optimizations = [tf.lite.Optimize.DEFAULT]
             converter.representative_dataset = lambda: ([image[np.newaxis]] for image in images)
             converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS_INT8]
+        if has_integer_ends:
+            converter.inference_input_type = converter.inference_output_type = tf.int8
         # TensorFlow 1.15 looks for its converter, a program beside Python, in PATH.
         os.environ['PATH'] = os.pathsep.join([os.path.dirname(sys.executable), os.environ.get('PATH', os.defpath)])
         try:
@@ -111,18 +133,42 @@ def _write_tflite(network: FrozenNetwork, images: Sequence[np.ndarray], path: st
         file.write(content)
 
 
-def _open_tflite(path: str, network: FrozenNetwork) -> Run:
+def _interpreter(path: str) -> Tuple[Any, Dict[str, Any], Dict[str, Dict[str, Any]]]:
+    """The interpreter of a file, and the details of its input and of its outputs, by name."""
     interpreter = tf.lite.Interpreter(model_path=path)
     interpreter.allocate_tensors()
     (source,) = interpreter.get_input_details()
-    (target,) = [output for output in interpreter.get_output_details() if LOGITS in output['name']]
+    found = interpreter.get_output_details()
+    outputs = {name: next(each for each in found if name in each['name']) for name in (LOGITS, PROBABILITIES)}
+    return interpreter, source, outputs
+
+
+def _quantization(details: Dict[str, Any]) -> Dict[str, Any]:
+    """The arguments of `prepare.quantize` for an integer tensor."""
+    scale, zero_point = details['quantization']
+    return {'scale': float(scale), 'zero_point': int(zero_point)}
+
+
+def _open_tflite(path: str, network: FrozenNetwork) -> Run:
+    interpreter, source, outputs = _interpreter(path)
+    target = outputs[LOGITS]
 
     def one(image: np.ndarray) -> np.ndarray:
-        interpreter.set_tensor(source['index'], image[np.newaxis])
+        is_integer = source['dtype'] == np.int8
+        given = prepare.quantize(image, **_quantization(source)) if is_integer else image
+        interpreter.set_tensor(source['index'], given[np.newaxis])
         interpreter.invoke()
-        return interpreter.get_tensor(target['index'])[0]
+        (logits,) = interpreter.get_tensor(target['index'])
+        return prepare.dequantize(logits, **_quantization(target)) if is_integer else logits
 
     return lambda batch: np.stack([one(image) for image in batch.images])
+
+
+def _describe_integers(description: Dict[str, Any], path: str) -> None:
+    _, source, outputs = _interpreter(path)
+    description['input'].update(type='int8', quantization=_quantization(source))
+    description['output_quantization'] = {name: _quantization(each) for name, each in outputs.items()}
+    description['steps'].append({'quantize': _quantization(source)})
 
 
 def _write_npz(network: FrozenNetwork, images: Sequence[np.ndarray], path: str) -> None:
@@ -157,9 +203,23 @@ _TENSORFLOW = f'TensorFlow, TensorFlow Serving; {INPUT_FILES}'
 FORMATS: Dict[str, Format] = {
     'saved_model': Format('saved_model', _TENSORFLOW, _write_saved_model, _open_saved_model),
     'onnx': Format('model.onnx', 'onnxruntime', _write_onnx, _open_onnx, _ONNX_PACKAGES),
+    'onnx_nchw': Format(
+        'model_nchw.onnx',
+        'onnxruntime, with channels first',
+        functools.partial(_write_onnx, channels_first=True),
+        functools.partial(_open_onnx, channels_first=True),
+        _ONNX_PACKAGES,
+        described=_describe_nchw,
+    ),
     'tflite': Format('model.tflite', 'TensorFlow Lite', _write_tflite, _open_tflite),
     # Input and outputs stay float32.
     'tflite_int8': Format('model_int8.tflite', 'TensorFlow Lite', _write_tflite, _open_tflite, (), 1.0, True),
+    'tflite_full_int8': Format(
+        'model_full_int8.tflite',
+        'TensorFlow Lite on integer processors, and the compiler of the Edge TPU',
+        functools.partial(_write_tflite, has_integer_ends=True),
+        *(_open_tflite, (), 1.0, True, _describe_integers),
+    ),
     # The variables as arrays by name, which `--init_from` and NumPy read.
     'npz': Format('weights.npz', 'this program', _write_npz, _open_npz),
 }

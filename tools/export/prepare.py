@@ -20,7 +20,8 @@ def prepare(pixels: np.ndarray, steps: list) -> np.ndarray:
       steps: the list in `preprocessing.json`, of dicts with one key each.
 
     Returns:
-      float32 [height, width, 3], the input of the network.
+      float32 [height, width, 3], the input of the network; with the step `transpose` [3, height, width]; with the step
+      `quantize` int8.
     """
     image = pixels
     for step in steps:
@@ -40,9 +41,24 @@ def prepare(pixels: np.ndarray, steps: list) -> np.ndarray:
             image = _resize(image, *value)
         elif name == 'round':
             image = np.floor(image + np.float32(0.5))
+        elif name == 'transpose':
+            image = image.transpose(value)
+        elif name == 'quantize':
+            image = quantize(image, **value)
         else:
             image = image * np.float32(value['scale']) + np.float32(value['offset'])
     return image
+
+
+def quantize(values: np.ndarray, scale: float, zero_point: int) -> np.ndarray:
+    """The int8 numbers that stand for float values: number n is the value scale · (n - zero_point)."""
+    numbers = np.round(values / np.float32(scale)) + np.float32(zero_point)
+    return np.clip(numbers, -128, 127).astype(np.int8)
+
+
+def dequantize(numbers: np.ndarray, scale: float, zero_point: int) -> np.ndarray:
+    """The float32 values of int8 numbers, as of `quantize`."""
+    return (numbers.astype(np.float32) - np.float32(zero_point)) * np.float32(scale)
 
 
 def _resize(image: np.ndarray, height: int, width: int) -> np.ndarray:

@@ -1,7 +1,7 @@
 """Turns image files into features, by the network of a run, or by the Inception graph of 2015."""
 
 import os
-from typing import Any, Dict, List, NamedTuple, Sequence
+from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence
 
 import numpy as np
 
@@ -90,8 +90,8 @@ class Extractor(NamedTuple):
     """A network with its weights, of a name for users and a digest, and its preparation of images.
 
     `encoded` is the placeholder of an image file, `image` its prepared image, float32 [height, width, 3], `images` the
-    placeholder of a batch of these, and `outputs` are the batch's outputs by name, float32 [batch, values]. Any thread
-    may call `prepare`.
+    placeholder of a batch of these, and `outputs` are the batch's outputs by name, float32 [batch, values]. `decoded`
+    has the pixels of the file, uint8 [height, width, 3], of the graph of 2015 alone. Any thread may call `prepare`.
     """
 
     name: str
@@ -101,10 +101,15 @@ class Extractor(NamedTuple):
     image: tf.Tensor
     images: tf.Tensor
     outputs: Dict[str, tf.Tensor]
+    decoded: Optional[tf.Tensor] = None
 
     def prepare(self, encoded: bytes) -> np.ndarray:
         """Decodes and resizes an image; UnreadableError if it cannot be decoded."""
         return image_batches.run_decoding(self.session, self.image, self.encoded, encoded)
+
+    def prepare_pixels(self, pixels: np.ndarray) -> np.ndarray:
+        """Resizes an image that is decoded already."""
+        return self.session.run(self.image, {self.decoded: pixels})
 
     def extract(self, prepared: Sequence[np.ndarray]) -> Dict[str, np.ndarray]:
         """Runs the network on a batch, and returns its outputs by name."""
@@ -147,7 +152,8 @@ def of_2015(path: str, layer: str) -> Extractor:
     """
     with tf.Graph().as_default() as graph:
         encoded = tf.placeholder(tf.string, [])
-        image = prepared(decode_image(encoded))
+        decoded = decode_image(encoded)
+        image = prepared(decoded)
         images = tf.placeholder(tf.float32, [None, graph_2015.SIZE, graph_2015.SIZE, 3])
         tf.identity(build(images))
         endpoints = Endpoints(graph)
@@ -159,7 +165,7 @@ def of_2015(path: str, layer: str) -> Extractor:
         # All at once: a call per variable takes longer than the network.
         feeds = {variable.initializer.inputs[1]: values[variable.op.name] for variable in variables}
         session.run([variable.initializer for variable in variables], feeds)
-        return Extractor(path, digest_of_values(values), session, encoded, image, images, outputs)
+        return Extractor(path, digest_of_values(values), session, encoded, image, images, outputs, decoded)
 
 
 def prepared(pixels: tf.Tensor) -> tf.Tensor:
@@ -229,7 +235,32 @@ def extract(extractor: Extractor, found: ImageFiles, batch_size: int, screen: Sc
         raise CommandError(f'{listed(found.paths)}: no image can be read; the lines above have the reasons.')
     if unreadable:
         report(f'{unreadable:,} of {len(found.paths):,} images could not be read')
+    return Extracted(paths, _joined(extractor, batches), unreadable)
+
+
+def extract_pixels(
+    extractor: Extractor, images: Iterable[np.ndarray], total: int, batch_size: int, screen: Screen
+) -> Dict[str, np.ndarray]:
+    """The extractor's outputs, float32 [images, values], for images that are decoded already, uint8 [height, width, 3].
+
+    Raises ConfigError if a batch does not fit into the memory, and CommandError if features are not finite.
+    """
+    check_batch('batch_size', min(batch_size, total), bytes_per_image(extractor.session.graph))
+    progress = Progress(screen, total, batch_size)
+    batches: List[Dict[str, np.ndarray]] = []
+    waiting: List[np.ndarray] = []
+    for number, image in enumerate(images, 1):
+        waiting.append(extractor.prepare_pixels(image))
+        progress.add()
+        if len(waiting) == batch_size or number == total:
+            batches.append(extractor.extract(waiting))
+            waiting = []
+    screen.clear()
+    return _joined(extractor, batches)
+
+
+def _joined(extractor: Extractor, batches: Sequence[Dict[str, np.ndarray]]) -> Dict[str, np.ndarray]:
     values = {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
     if not all(np.isfinite(value).all() for value in values.values()):
         raise CommandError(f'{extractor.name}: features are not finite: the training of the network has diverged.')
-    return Extracted(paths, values, unreadable)
+    return values

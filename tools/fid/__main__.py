@@ -2,9 +2,9 @@
 
 FID and KID compare two sets of images; the Inception Score is of each set alone. Published scores are from the
 Inception graph of December 2015: --weights=FILE is its classify_image_graph_def.pb, or pytorch-fid's .pth file of the
-same weights. A set may also be an .npz file of features, as inception-v3 features writes it, or of moments (`mu` and
-`sigma`), as pytorch-fid writes it. Compare two scores only if their
-weights, numbers of images and resizing are the same.
+same weights. A set may also be an .npz file of features, as inception-v3 features writes it; of moments (`mu` and
+`sigma`), as pytorch-fid and the reference batches of guided-diffusion have them; or of images (`arr_0`, uint8), as its
+samplers write them. Compare two scores only if their weights, numbers of images and resizing are the same.
 
 A score that is not defined for the images is shown with the reason; with --scores, it is an error. An image that cannot
 be read is reported with the reason, and the others are used.
@@ -38,7 +38,7 @@ _NUMBERS = {
 def _parse(argv: Optional[Sequence[str]]) -> argparse.Namespace:
     parser = new_parser('fid', _HELP)
     add = parser.add_argument
-    add('images', metavar='IMAGES', help='a folder of images, or an .npz file of features or moments')
+    add('images', metavar='IMAGES', help='a folder of images, or an .npz file of features, moments or images')
     add('others', metavar='OTHERS', nargs='?', help='the images to compare with; without them, only Inception Score')
     about = 'weights of the Inception graph of 2015: .pb, .pth or .npz; needed for folders'
     add('--weights', metavar='FILE', help=about)
@@ -56,7 +56,7 @@ def _parse(argv: Optional[Sequence[str]]) -> argparse.Namespace:
     if is_chosen and not arguments.others and {*chosen} != {'is'}:
         parser.error(f'--scores={arguments.scores}: FID and KID need two sets of images: IMAGES OTHERS.')
     names = [name for name in (arguments.images, arguments.others) if name]
-    if not arguments.weights and not all(name.endswith('.npz') for name in names):
+    if not arguments.weights and not all(name.endswith(('.npz', '.pkl', '.pickle')) for name in names):
         parser.error(f'--weights is needed for images. It is a file of the weights: {FILES_OF_2015}.')
     arguments.chosen, arguments.names = chosen, names
     return arguments

@@ -13,11 +13,14 @@ from console.screen import Screen
 from inception_v3.weights import sources
 from tools.features import POOL, extraction
 from tools.features.extraction import FEATURES, LOGITS
-from tools.fid import formulas
+from tools.fid import archives, formulas
 from tools.fid.formulas import ScoreError, Statistics
 
 # The moments of pytorch-fid's files, of the files of FID's authors, and of guided-diffusion's reference batches.
 _MEAN, _COVARIANCE = 'mu', 'sigma'
+# What a file is read for; the images beside it, as in a reference batch, are not read.
+_OF_FILES = {FEATURES, _MEAN, _COVARIANCE}
+_PICKLES = ('.pkl', '.pickle')
 
 
 class Sample(NamedTuple):
@@ -55,16 +58,30 @@ def read(arguments: argparse.Namespace, screen: Screen) -> List[Sample]:
       CommandError: a set cannot be read, or two sets have features of different kinds.
     """
     # What is missing or damaged is found before the images are read, which takes long.
-    sample_of = {name: of_file(name) for name in arguments.names if name.endswith('.npz')}
-    files_of = {name: extraction.find([name]) for name in arguments.names if name not in sample_of}
-    if files_of:
+    for name in arguments.names:
+        if name.endswith(_PICKLES):
+            raise CommandError(_no_pickle(name))
+    held = {name: archives.names_in(name) for name in arguments.names if name.endswith('.npz')}
+    archive_of = {
+        name: archives.find(name, bool(arguments.weights))
+        for name, arrays in held.items()
+        if archives.IMAGES in arrays and not _OF_FILES & {*arrays}
+    }
+    sample_of = {name: of_file(name) for name in held if name not in archive_of}
+    files_of = {name: extraction.find([name]) for name in arguments.names if name not in held}
+    if files_of or archive_of:
         screen.update(f'loading {arguments.weights}')
         with contextlib.closing(extraction.of_2015(arguments.weights, POOL)) as extractor:
             screen.clear()
+            about: Dict[str, Any] = {'layer': POOL, 'digest': extractor.digest}
             for name, files in files_of.items():
                 found = extraction.extract(extractor, files, arguments.batch_size, screen)
-                about: Dict[str, Any] = {'layer': POOL, 'digest': extractor.digest, 'unreadable': found.unreadable}
-                sample_of[name] = Sample(name, found.values[FEATURES], found.values[LOGITS], **about)
+                values, unreadable = found.values, found.unreadable
+                sample_of[name] = Sample(name, values[FEATURES], values[LOGITS], **about, unreadable=unreadable)
+            for name, archive in archive_of.items():
+                size = arguments.batch_size
+                values = extraction.extract_pixels(extractor, archive.images(), archive.shape[0], size, screen)
+                sample_of[name] = Sample(name, values[FEATURES], values[LOGITS], **about)
     sets = [sample_of[name] for name in arguments.names]
     if len(sets) > 1:
         kinds = [(each.layer, each.digest, each.size) for each in sets]
@@ -91,9 +108,20 @@ def read(arguments: argparse.Namespace, screen: Screen) -> List[Sample]:
     return sets
 
 
+def _no_pickle(path: str) -> str:
+    command = (
+        "python -c \"import pickle, numpy; m = pickle.load(open('FILE.pkl', 'rb')); m = m.get('fid', m); "
+        "numpy.savez('FILE.npz', mu=m['mu'], sigma=m['sigma'])\""
+    )
+    return (
+        f'{shown(path)}: is a pickle, which can run any code when it is loaded, and is not read. If you trust its '
+        f'origin, make an .npz file of its moments with the program that wrote it, or with {command}'
+    )
+
+
 def of_file(path: str) -> Sample:
     """Reads features that `inception-v3 features` wrote, or moments in the layout of pytorch-fid."""
-    wanted = {FEATURES, LOGITS, _MEAN, _COVARIANCE}
+    wanted = _OF_FILES | {LOGITS}
     arrays = sources.arrays(path, path, {*wanted, 'layer', 'digest'}.__contains__)
     for name in wanted & arrays.keys():
         if not np.issubdtype(arrays[name].dtype, np.floating) or not np.isfinite(arrays[name]).all():
@@ -108,7 +136,7 @@ def of_file(path: str) -> Sample:
     if not {_MEAN, _COVARIANCE} <= arrays.keys():
         raise CommandError(
             f'{path}: has neither {FEATURES}, as inception-v3 features writes them, nor {_MEAN} and {_COVARIANCE}, as '
-            'pytorch-fid writes them.'
+            f'pytorch-fid writes them, nor images in {archives.IMAGES}, as samplers of guided-diffusion write them.'
         )
     mean, covariance = (arrays[name].astype(np.float64) for name in (_MEAN, _COVARIANCE))
     if mean.ndim != 1 or covariance.shape != (*mean.shape, *mean.shape):

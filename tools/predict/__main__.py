@@ -2,6 +2,12 @@
 
 Images are prepared and classified as in the run's evaluation, with the averaged weights if the run keeps them. An image
 that cannot be read is reported with the reason, and the others are classified.
+
+Examples: photographs with a run, all files of a folder as JSON, and a page of an exported model's answers.
+
+    inception-v3 predict cat.jpg dog.png --model=my_run
+    inception-v3 predict photos --model=my_run --top=1 --json
+    inception-v3 predict photos --model=my_export --html=answers.html
 """
 
 import os

@@ -10,7 +10,8 @@ from tools.datasets.classes import ClassImages, alike, remarks
 ONLY_VALIDATED = 'classes with validation images and without training images'
 SIZES = (
     'classes of unequal size: {} has {} training images, and {} {}. Top-1 of all images then says little about rare '
-    'classes; inception-v3 evaluate reports it for each class.'
+    'classes; inception-v3 evaluate reports it for each class, and --class_weights=balanced lets each count the same '
+    'in training.'
 )
 
 

@@ -122,6 +122,8 @@ def test_some_digits__are_the_first_of_the_whole_data_set(
     assert found[records.TRAIN] == [image for image in train if image in first]
     with pytest.raises(CommandError, match='140 images: the digit 8 has 139 for training'):
         digits.build(str(tmp_path / 'more'), (8,), images_per_digit=140)
+    rare = digits.build(str(tmp_path / 'rare'), (7, 3), 60, rare=[3])
+    assert (rare.name, rare.train_images_per_class) == ('digits 7 3, few of 3', [0, 60, 6])
     # Fewer images than files.
     assert len(records.find_shards(str(tmp_path / 'some'), records.TRAIN)) == 4
 

@@ -60,6 +60,7 @@ def test_import__writes_every_image_once_bit_for_bit_with_its_class(folder: path
         *('images', 'a folder of images', 80, 20, 6, ['background', *names]),
         hashlib.sha256(' '.join(sums).encode()).hexdigest(),
         [1] * 20,
+        [0, *[16] * 5],
     )
 
 
@@ -88,7 +89,8 @@ def test_unequal_and_similar_classes__are_noted(tmp_path: pathlib.Path) -> None:
         "note: classes whose names look alike: 'Cat ' and 'cat'. If they are one class, give them one name.",
         'note: classes without validation images: 2: Cat , coffee',
         'note: classes of unequal size: cat has 10 training images, and Cat  1. Top-1 of all images then says little '
-        'about rare classes; inception-v3 evaluate reports it for each class.',
+        'about rare classes; inception-v3 evaluate reports it for each class, and --class_weights=balanced lets each '
+        'count the same in training.',
     ]
     for dry_run in (True, False):
         assert import_folder(tmp_path / 'images', validation_fraction=0.1, dry_run=dry_run)[1] == notes

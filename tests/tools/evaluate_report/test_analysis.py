@@ -70,6 +70,10 @@ def test_analysis__agrees_with_scikit_learn_and_with_sums_over_the_images() -> N
         own = labels == c.label
         assert (c.images, c.predicted) == (own.sum(), (predicted == c.label).sum())
         assert (c.top_1, c.top_5) == pytest.approx(((predicted[own] == c.label).mean(), top_5[own].mean()))
+    # The mean recall of the classes with images.
+    recalls = sklearn.metrics.recall_score(labels, predicted, labels=[*{*labels}], average=None)
+    assert analysis.balanced_accuracy == pytest.approx(recalls.mean())
+    assert abs(analysis.balanced_accuracy - (predicted == labels).mean()) > 1e-3
     counts = [pair.images for pair in analysis.confusions]
     assert counts == sorted(counts, reverse=True) and sum(counts) == (predicted != labels).sum()
     first = analysis.confusions[0]
@@ -212,9 +216,11 @@ def test_page__has_the_numbers_of_the_analysis(tmp_path: Any) -> None:
     assert f'<b>cat</b>, classified as class 5|{bars}' in text
     bars = '<b>cat</b>|64.5 %|ant (label)|32.3 %|bee|0.6 %|data/<2>, record 2'
     assert f'ant, classified as <b>cat</b>|{bars}' in text
-    assert 'top-1|50.00%|95 % interval|' in text and 'top-5|75.00%|cross-entropy, nats|1.2500' in text
+    assert 'top-1|50.00%|95 % interval|' in text
+    assert 'top-5|75.00%|balanced accuracy|44.44%|cross-entropy, nats|1.2500' in text
     assert 'A note.' in text
     values = json.loads(report.json())
+    assert values['balanced_accuracy'] == pytest.approx(4 / 9)
     assert [(c['name'], c['top_1']) for c in values['classes'][4:6]] == [('dog', None), (None, None)]
     # The two surest mistakes are equally sure, but for rounding.
     assert {mistake['position'] for mistake in values['mistakes'][:2]} == {1, 2}

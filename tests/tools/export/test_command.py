@@ -32,8 +32,9 @@ from tests.support.spellings import spellings
 from tests.support.tiers import further
 from tools.datasets.writing import label_and_image
 from tools.export import __main__ as command
+from tools.export import prepare
 from tools.export.exports import Agreement
-from tools.export.formats import FORMATS
+from tools.export.formats import FORMATS, of_variables
 from tools.export.network import FrozenNetwork, batches
 from tools.predict.classifier import of_checkpoint
 
@@ -68,15 +69,16 @@ def check(out: pathlib.Path, run: FinishedRun, name: str) -> None:
     line = next(line for line in (out / 'printed.txt').read_text().splitlines() if line.startswith(f'{name}: '))
     assert 'of 359 validation images' in line and line.endswith(f'; of the checkpoint, top-1 {top_1:.2%}')
     # The logits of this run are at most 5, of which this is rounding in float32 whatever the processor.
-    assert float(line.split(';')[1].split()[-1]) <= {'saved_model': 0, 'npz': 0, 'tflite_int8': 0.5}.get(name, 5e-5)
-    assert name == 'tflite_int8' or f'{name}: in its own runtime, top-1 {top_1:.2%} of' in line
+    tolerance = 0.5 if 'int8' in name else 5e-5
+    assert float(line.split(';')[1].split()[-1]) <= {'saved_model': 0, 'npz': 0}.get(name, tolerance)
+    assert 'int8' in name or f'{name}: in its own runtime, top-1 {top_1:.2%} of' in line
     folder = out / name
     files = {FORMATS[name].file, 'README.md', 'labels.txt', 'preprocessing.json', 'prepare.py'}
     assert {*os.listdir(str(folder))} == files
     assert (folder / 'labels.txt').read_text().splitlines() == CLASSES
     card = (folder / 'README.md').read_text()
     low, high = stats.binomtest(round(top_1 * 359), 359).proportion_ci(method='wilson')
-    assert f'95 % interval {low:.2%} to {high:.2%}' in card or name == 'tflite_int8'
+    assert f'95 % interval {low:.2%} to {high:.2%}' in card or 'int8' in name
     for text in ('step 5;', 'moving averages', '1,438 training and 359 validation', '--learning_rate=0.3', 'EXIF'):
         assert text in card
     assert '--model_dir' not in card
@@ -84,10 +86,10 @@ def check(out: pathlib.Path, run: FinishedRun, name: str) -> None:
 
 @pytest.fixture(scope='module')
 def made(finished_run: FinishedRun, tmp_path_factory: Any) -> pathlib.Path:
-    return exported(finished_run, tmp_path_factory.mktemp('exports'), 'saved_model', 'onnx', 'npz')
+    return exported(finished_run, tmp_path_factory.mktemp('exports'), 'saved_model', 'onnx', 'onnx_nchw', 'npz')
 
 
-@pytest.mark.parametrize('name', ['saved_model', 'onnx', 'npz'])
+@pytest.mark.parametrize('name', ['saved_model', 'onnx', 'onnx_nchw', 'npz'])
 def test_exports__classify_as_the_run_was_evaluated(made: pathlib.Path, finished_run: FinishedRun, name: str) -> None:
     check(made, finished_run, name)
 
@@ -96,23 +98,60 @@ def test_exports__classify_as_the_run_was_evaluated(made: pathlib.Path, finished
 @pytest.mark.program
 @pytest.mark.both
 def test_tflite__classifies_as_the_run_was_evaluated(finished_run: FinishedRun, tmp_path: pathlib.Path) -> None:
-    exported(finished_run, tmp_path, 'tflite', 'tflite_int8')
-    for name in ('tflite', 'tflite_int8'):
+    exported(finished_run, tmp_path, 'tflite', 'tflite_int8', 'tflite_full_int8')
+    for name in ('tflite', 'tflite_int8', 'tflite_full_int8'):
         check(tmp_path, finished_run, name)
     interpreter = tf.lite.Interpreter(model_path=str(tmp_path / 'tflite_int8' / 'model_int8.tflite'))
     types = {tensor['dtype'] for tensor in interpreter.get_tensor_details() if len(tensor['shape']) == 4}
     assert np.int8 in types and interpreter.get_input_details()[0]['dtype'] == np.float32
+    _check_integers(tmp_path / 'tflite_full_int8', finished_run)
 
 
+def _check_integers(folder: pathlib.Path, run: FinishedRun) -> None:
+    """Checks that the files of an export are enough to use it with integers alone."""
+    content = json.loads((folder / 'preprocessing.json').read_text())
+    numpy_alone = runpy.run_path(str(folder / 'prepare.py'))
+    interpreter = tf.lite.Interpreter(model_path=str(folder / 'model_full_int8.tflite'))
+    interpreter.allocate_tensors()
+    (source,), targets = interpreter.get_input_details(), interpreter.get_output_details()
+    assert {each['dtype'] for each in [source, *targets]} == {np.int8} and content['input']['type'] == 'int8'
+    pixels = np.full([100, 90, 3], 255, np.uint8)
+    pixels[:, :50] = 0
+    image = numpy_alone['prepare'](pixels, content['steps'])
+    # Pixels from black to white fill the range.
+    assert image.dtype == np.int8 and image.shape == (75, 75, 3) and image.min() < -120 and image.max() > 120
+    back = numpy_alone['dequantize'](image, **content['input']['quantization'])
+    np.testing.assert_allclose(back, numpy_alone['prepare'](pixels, content['steps'][:-1]), atol=0.01)
+    interpreter.set_tensor(source['index'], image[np.newaxis])
+    interpreter.invoke()
+    for target in targets:
+        name = 'logits' if 'logits' in target['name'] else 'probabilities'
+        scales = content['output_quantization'][name]
+        assert (scales['scale'], scales['zero_point']) == target['quantization']
+        values = numpy_alone['dequantize'](interpreter.get_tensor(target['index']), **scales)
+        assert name == 'logits' or values.sum() == pytest.approx(1, abs=0.05)
+        assert f'`{name}`: int8; a number n stands for {scales["scale"]:.9g}' in (folder / 'README.md').read_text()
+
+
+def test_numbers__stand_for_the_values_of_their_scale() -> None:
+    values = np.array([-3.0, -1.0, 0.0, 0.26, 1.0, 9.0], np.float32)
+    numbers = prepare.quantize(values, 0.5, 3)
+    assert numbers.dtype == np.int8 and numbers.tolist() == [-3, 1, 3, 4, 5, 21]
+    assert prepare.quantize(np.array([-99.0, 99.0]), 0.5, 3).tolist() == [-128, 127]
+    assert prepare.dequantize(numbers, 0.5, 3).tolist() == [-3, -1, 0, 0.5, 1, 9]
+
+
+@pytest.mark.parametrize(('name', 'shape'), [('onnx', (75, 75, 3)), ('onnx_nchw', (3, 75, 75))])
 def test_onnx__classifies_an_image_that_numpy_has_prepared(
-    made: pathlib.Path, finished_run: FinishedRun, one_layer: None
+    name: str, shape: tuple, made: pathlib.Path, finished_run: FinishedRun, one_layer: None
 ) -> None:
     onnxruntime = pytest.importorskip('onnxruntime')
-    folder = made / 'onnx'
+    folder = made / name
     content = json.loads((folder / 'preprocessing.json').read_text())
-    session = onnxruntime.InferenceSession(str(folder / 'model.onnx'), providers=['CPUExecutionProvider'])
+    session = onnxruntime.InferenceSession(str(folder / FORMATS[name].file), providers=['CPUExecutionProvider'])
     (source,) = session.get_inputs()
     assert (source.name, source.shape) == (content['input']['name'], content['input']['shape'])
+    assert source.shape == ['batch', *shape]
     assert {each.name: each.shape for each in session.get_outputs()} == content['outputs']
     encoded = [image for image, _ in validation_set(finished_run.config)][:64]
     with tf.Graph().as_default(), tf.Session() as run:
@@ -246,14 +285,49 @@ def test_refusals__leave_nothing(
     assert f'keras: the formats are {", ".join(FORMATS)}' in refused('run', '--format=onnx,keras')
 
 
-def test_run_on_made_up_images__cannot_be_verified(
-    finished_run: FinishedRun, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+def test_run_on_made_up_images__is_verified_on_others_alone(
+    finished_run: FinishedRun, one_layer: None, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = trained_model.find(str(finished_run.config.model_dir))
     fake = model._replace(config=dataclasses.replace(model.config, use_data='fake'))
     monkeypatch.setattr(trained_model, 'find', lambda *unused: fake)
+    model_dir, out = str(finished_run.config.model_dir), f'--out={tmp_path}'
     for words in (['--format=npz', '--verify'], ['--format=tflite_int8']):
-        assert 'made-up images' in refused(str(finished_run.config.model_dir), *words, f'--out={tmp_path}')
+        message = refused(model_dir, *words, out)
+        assert 'made-up images: name a data set for --verify and int8 with --data_dir' in message
+    # On another data set, they can.
+    words = [model_dir, '--format=npz', '--verify', out, f'--data_dir={finished_run.config.data_dir}']
+    code, printed, err = commands.run(command.main, *words)
+    assert code == 0 and 'of 359 validation images' in printed, err
+
+
+def test_data_dir__replaces_a_data_set_that_is_gone(
+    finished_run: FinishedRun, one_layer: None, few_digits_dir: str, tmp_path: pathlib.Path
+) -> None:
+    model_dir = shutil.copytree(str(finished_run.config.model_dir), str(tmp_path / 'run'))
+    config = dataclasses.replace(
+        finished_run.config, data_dir=str(tmp_path / 'gone'), train_files='a-*', eval_files='b-*', model_dir=model_dir
+    )
+    (tmp_path / 'run' / 'config.json').write_text(config.to_json())
+    words = [model_dir, '--format=npz,odd', '--verify', f'--out={tmp_path}/out']
+    seen = []
+
+    def write(network: FrozenNetwork, images: Any, path: str) -> None:
+        seen.extend(images)
+        pathlib.Path(path).write_text('')
+
+    odd = FORMATS['npz']._replace(
+        is_calibrated=True, write=write, open=lambda path, network: of_variables(network, network.model.restore)
+    )
+    with mock.patch.dict(FORMATS, odd=odd), mock.patch.object(command, 'NAMES', [*FORMATS, 'odd']):
+        code, printed, err = commands.run(command.main, *words, f'--data_dir={few_digits_dir}')
+    # Of fewer images than --calibration_images.
+    assert code == 0 and len(seen) == 40 and 'of 73 validation images' in printed, err
+    assert 'the validation images are not those of the training' in err
+    assert 'the validation images are not those' in (tmp_path / 'out' / 'npz' / 'README.md').read_text()
+    assert '--eval_files=b-*' in refused(model_dir, '--format=npz', '--verify', f'--out={tmp_path}/new')
+    unused = refused(model_dir, '--format=npz', f'--out={tmp_path}/new', f'--data_dir={few_digits_dir}')
+    assert '--data_dir: these exports read no images' in unused
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,13 @@
 """Tests of the command: scores of folders and files, reasons for missing ones, and what cannot be compared."""
 
 import json
+import os
+import pathlib
+import pickle
 from typing import Any, Dict, List, Tuple
 
 import numpy as np
+import PIL.Image
 import pytest
 
 from compat.errors import DONE, FIX
@@ -163,3 +167,74 @@ def test_mistakes__are_one_message(made: str, tmp_path: Any) -> None:
     assert 'lpips is none of fid, kid, is' in message(good, good, '--scores=fid,lpips')
     for flag in ('--kid_subset_size=1', '--splits=0', '--seed=-1'):
         assert f'{flag.split("=")[0]}: {flag.split("=")[1]}: must be' in message(good, good, flag)
+
+
+def test_archives__of_samples_are_scored_as_their_images(made: str, tmp_path: Any) -> None:
+    random, weights = np.random.RandomState(2), f'--weights={made}/weights.npz'
+    images = random.randint(0, 256, [33, 9, 7, 3]).astype(np.uint8)
+    (tmp_path / 'folder').mkdir()
+    for number, image in enumerate(images):
+        PIL.Image.fromarray(image).save(str(tmp_path / 'folder' / f'{number:02d}.png'))
+    archive = str(tmp_path / 'samples_33x9x7x3.npz')
+    # With labels; compressed or not.
+    for save in (np.savez, np.savez_compressed):
+        save(archive, images, np.arange(33))
+        code, lines, err = run(archive, str(tmp_path / 'folder'), weights, '--json', '--kid_subset_size=30')
+        assert code == DONE and err.count('.npz: 33 images, 16 features') == 1
+        scores_of = values_of(lines)
+        assert scores_of[f'fid {archive} {tmp_path}/folder'] == pytest.approx(0, abs=1e-6)
+        assert scores_of[f'is {archive}'] == scores_of[f'is {tmp_path}/folder']
+    # A reference batch has the moments of more images than it holds.
+    x = random.normal(size=[40, 16])
+    reference = saved(tmp_path / 'VIRTUAL.npz', mu=x.mean(0), sigma=np.cov(x, rowvar=False), arr_0=images[:5])
+    code, lines, err = run(reference, archive, weights, '--scores=fid')
+    assert code == DONE and 'VIRTUAL.npz: an unknown number of images, 16 features' in err and 'FID: ' in lines[0]
+
+
+def test_archives__that_are_no_images_or_damaged_are_refused(made: str, tmp_path: Any) -> None:
+    weights, images = f'--weights={made}/weights.npz', np.zeros([4, 5, 5, 3], np.uint8)
+    path = str(tmp_path / 'a.npz')
+    for array, kind in (
+        (images.astype(np.float32), 'float32 [4, 5, 5, 3]'),
+        (images[..., :1], 'uint8 [4, 5, 5, 1]'),
+        (images[:0], 'uint8 [0, 5, 5, 3]'),
+        (images.transpose([0, 3, 1, 2]), 'uint8 [4, 3, 5, 5]'),
+        (np.asfortranarray(images), 'uint8 [4, 5, 5, 3]'),
+        (images[..., 0], 'uint8 [4, 5, 5]'),
+    ):
+        np.savez(path, array)
+        code, _, err = run(path, weights)
+        assert code == FIX and f'a.npz: arr_0 is {kind}; images are uint8 [images, height, width, 3]' in err
+    np.savez(path, images)
+    code, _, err = run(path)
+    assert code == FIX and 'a.npz: holds images, which need --weights, a file' in err
+    content = pathlib.Path(path).read_bytes()
+    many = content[:-12] + b'\xff\xff' + content[-10:]
+    for damaged in (
+        content[:-30],
+        content.replace(b'4, 5, 5', b'9, 5, 5'),
+        content.replace(b'NUMPY\1', b'NUMPY\2'),
+        many,
+    ):
+        pathlib.Path(path).write_bytes(damaged)
+        code, _, err = run(path, weights)
+        assert code == FIX and 'a.npz: is no .npz file of arrays, or is damaged' in err and 'Traceback' not in err
+
+
+def test_pickles__are_refused_without_loading_them(tmp_path: Any) -> None:
+    class Harmful:
+        def __reduce__(self) -> Any:
+            return os.mkdir, (str(tmp_path / 'harm'),)
+
+    path = tmp_path / 'moments.pkl'
+    path.write_bytes(pickle.dumps({'mu': Harmful()}))
+    code, _, err = run(str(path), str(path))
+    assert code == FIX and 'moments.pkl: is a pickle, which can run any code' in err and 'numpy.savez' in err
+    assert not (tmp_path / 'harm').exists()
+    # The way on that the message shows.
+    command = err[err.index('python -c "') + len('python -c "') :].strip().rstrip('"')
+    for moments in ({'mu': np.ones(2), 'sigma': np.eye(2)}, {'fid': {'mu': np.ones(2), 'sigma': np.eye(2)}}):
+        path.write_bytes(pickle.dumps(moments))
+        exec(command.replace('FILE', str(tmp_path / 'moments')))
+        code, lines, _ = run(str(tmp_path / 'moments.npz'), str(tmp_path / 'moments.npz'), '--scores=fid')
+        assert (code, lines) == (DONE, ['FID: 0'])

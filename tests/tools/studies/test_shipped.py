@@ -16,6 +16,7 @@ FILES = sorted(path.name for path in FOLDER.glob('*.py') if path.name != '__init
 CASES = {
     'batch_norm.py': (3, 3),
     'batch_norm_decay.py': (4, 3),
+    'class_weights.py': (2, 2),
     'color_distortion.py': (5, 5),
     'large_batch.py': (12, 6),
     'moving_average.py': (4, 3),
@@ -50,6 +51,7 @@ def test_shipped__one_case_is_the_documented_default() -> None:
         'color_distortion.py': 'fast',
         'moving_average.py': 'decay=0.995',
         'batch_norm_decay.py': 'batch_norm_decay=0.9976',
+        'class_weights.py': 'even',
         'precision.py': 'precision=float32',
         'large_batch.py': 'batch=1024,plain',
     }

@@ -108,6 +108,11 @@ def _of_split(split: str, described: Report) -> Iterator[Tuple[bool, str]]:
 def _about_identity(report: Report) -> Iterator[str]:
     if report['fingerprint']['agree'] is False:
         yield f'{FILE_NAME} has the fingerprint of other data: {report["fingerprint"]["dataset_json"]}.'
+    elif report['counts_agree'] is False:
+        yield (
+            f'{FILE_NAME} has other numbers of training images of the classes, train_images_per_class, by which '
+            '--class_weights=balanced weighs them. Correct them, or remove them: then a run counts.'
+        )
     if report['name'] is not None:
         return
     largest = max((c['label'] for c in report['classes'] if c[TRAIN] or c[VALIDATION]), default=0)

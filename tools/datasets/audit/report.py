@@ -66,6 +66,7 @@ def audit(
         *(sum((content.fingerprint for content in contents[split]), SplitFingerprint()) for split in SPLITS)
     )
     counts = (info.train_images, info.validation_images) if info else (None, None)
+    classes = _classes(images, num_classes, info.class_names if info else [])
     report: Dict[str, Any] = {
         'data_dir': str(source),
         'data_format': source.data_format,
@@ -87,7 +88,8 @@ def audit(
             for split, count in zip(SPLITS, counts)
         },
         'duplicates': _duplicates(paths, images),
-        'classes': _classes(images, num_classes, info.class_names if info else []),
+        'classes': classes,
+        'counts_agree': _agree(classes, described),
         'other_files': sorted(
             {name for split in SPLITS if paths[split] for name in checks.unused(source, split, paths[split])}
         ),
@@ -191,6 +193,13 @@ def _spread(values: np.ndarray) -> Dict[str, Optional[float]]:
     if not len(values):
         return {'min': None, 'median': None, 'max': None}
     return {'min': int(values.min()), 'median': float(np.median(values)), 'max': int(values.max())}
+
+
+def _agree(classes: Sequence[Dict[str, Any]], info: Optional[dataset_info.DatasetInfo]) -> Optional[bool]:
+    """Whether the description has the numbers of training images of the classes; None if it has none."""
+    described = info.train_images_per_class if info else []
+    counts = {each['label']: each[records.TRAIN] for each in classes if each[records.TRAIN]}
+    return counts == {label: count for label, count in enumerate(described) if count} if described else None
 
 
 def _classes(images: Dict[str, List[np.ndarray]], num_classes: int, names: Sequence[str]) -> List[Dict[str, Any]]:

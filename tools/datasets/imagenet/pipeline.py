@@ -301,8 +301,8 @@ def write_shard(shard: str, data_dir: str, work_dir: str) -> None:
         # A process presumed dead, or a cluster's backup of a slow one, may convert the same shard.
         with remote.explained(path, remote.WRITE), outputs.unfinished_file(path, work_dir) as unfinished:
             report = ShardReport(0, SplitFingerprint(), {}, [], {})
-            images, total = writing.write_file(unfinished, _examples(read_shard_plan(work_dir, shard), report))
-            content = json.dumps([remote.size(unfinished), [images, f'{total:064x}'], *report[2:]])
+            images, total, labels = writing.write_file(unfinished, _examples(read_shard_plan(work_dir, shard), report))
+            content = json.dumps([remote.size(unfinished), [images, f'{total:064x}', [*labels.items()]], *report[2:]])
             write_whole(os.path.join(work_dir, shard + REPORT_ENDING), content)
     except (CommandError, tf.errors.OpError) as error:
         message = error.message if isinstance(error, tf.errors.OpError) else str(error)
@@ -388,8 +388,10 @@ def read_report(work_dir: str, shard: str) -> Optional[ShardReport]:
     """The report on a record file; None if the file is not finished, or the report is damaged."""
 
     def report(values: Any) -> ShardReport:
-        file_bytes, (images, total), *names = values
-        return ShardReport(file_bytes, SplitFingerprint(images, int(total, 16)), *names)
+        file_bytes, (images, total, *labels), *names = values
+        # Reports of earlier versions have no numbers of images by label.
+        by_label = dict(labels[0]) if labels else {}
+        return ShardReport(file_bytes, SplitFingerprint(images, int(total, 16), by_label), *names)
 
     with contextlib.suppress(DataError):
         return _stored(work_dir, shard + REPORT_ENDING, report)

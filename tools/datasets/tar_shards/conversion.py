@@ -176,6 +176,7 @@ def convert(source: str, target: str, max_bad_records: int, say: Say) -> None:
             fingerprint=fingerprint(totals[TRAIN], totals[VALIDATION]),
             # Counted anew: unusable images are left out.
             validation_records_per_file=[],
+            train_images_per_class=totals[TRAIN].images_of(info.num_classes),
         ).write(unfinished)
 
 

@@ -193,6 +193,8 @@ def _fitted(trial: Trial, run: Config) -> Config:
     """A trial's configuration as `fit_to_data_set` gives it for the data set and the folder of a run."""
     given = trial.command_line.given
     automatic = {name: getattr(run, name) for name in _AUTOMATIC if name not in given}
+    if run.class_weights_given == trial.config.class_weights:
+        automatic['class_weights'] = run.class_weights
     config = dataclasses.replace(trial.config, model_dir=run.model_dir, **automatic)
     if trial.command_line.preset == 'own_images':
         config = dataclasses.replace(config, **own_images(config, given))

@@ -1,6 +1,7 @@
 """The audit of damaged, missing and foreign files, and of the description."""
 
 import gzip
+import json
 import os
 import pathlib
 import zlib
@@ -125,6 +126,18 @@ def test_descriptions_of_other_data_and_invalid_ones_are_named(pieces: List[Phot
     several, invalid = report['errors']
     assert 'several data sets' in several and 'not a valid description of a data set' in invalid
     assert report['splits']['validation']['records'] == 5
+
+
+def test_counts_of_classes__are_compared_with_the_records(pieces: List[Photo], tmp_path: pathlib.Path) -> None:
+    data_dir = written(tmp_path, pieces[:15], pieces[15:])
+    description = json.loads((data_dir / 'dataset.json').read_text())
+    for counts, agree in (([0, 3, 3, 3, 3, 3], True), ([0, 3, 3, 3, 2, 4], False)):
+        (data_dir / 'dataset.json').write_text(json.dumps({**description, 'train_images_per_class': counts}))
+        report = report_of(data_dir)
+        assert report['counts_agree'] is agree
+        assert agree == (report['warnings'] == [])
+    (warning,) = report['warnings']
+    assert 'dataset.json has other numbers of training images of the classes, train_images_per_class' in warning
 
 
 def test_missing_description__names_the_flags_to_pass(pieces: List[Photo], tmp_path: pathlib.Path) -> None:

@@ -70,6 +70,7 @@ def test_conversion__writes_every_image_once_with_its_class(archives: Archives, 
         class_names=['background', 'tench, Tinca tinca', 'tabby, tabby cat', 'space shuttle', 'espresso'],
         fingerprint=fingerprint(*(fingerprint_of(found[split].values()) for split in SPLITS)),
         validation_records_per_file=[4, 4],
+        train_images_per_class=[0, 6, 6, 6, 6],
     )
     assert {*os.listdir(tmp_path / 'out')} == {'conversion.json', 'dataset.json', *files_of(tmp_path / 'out')}
     checker = RecordChecker(5)

@@ -106,7 +106,7 @@ def test_check_unchanged__refuses_runs_with_other_flags(tmp_path: pathlib.Path) 
     ('preset', 'own', 'images', 'steps'),
     [
         ('digits', {'train_epochs': 2, 'train_batch_size': 10}, (100, 20), 20),
-        ('own_images', {}, (400, 20), 1000),
+        ('own_images', {'class_weights': 'balanced'}, (400, 20), 1000),
     ],
 )
 def test_trials__whose_steps_follow_from_the_data_set_are_done_and_unchanged(
@@ -115,7 +115,8 @@ def test_trials__whose_steps_follow_from_the_data_set_are_done_and_unchanged(
     study = Study(preset=preset, flags={'data_dir': str(tmp_path / 'data'), **own}, seeds=1)
     (trial,) = trials.trials_of(study, str(tmp_path / 'out'))
     (tmp_path / 'data').mkdir()
-    DatasetInfo('mine', 'here', *images, 3, ['background', 'cat', 'dog']).write(str(tmp_path / 'data'))
+    info = DatasetInfo('mine', 'here', *images, 3, ['background', 'cat', 'dog'])
+    dataclasses.replace(info, train_images_per_class=[0, images[0] - 5, 5]).write(str(tmp_path / 'data'))
     recorded.write(trial.model_dir, fit_to_data_set(trial.command_line), [evaluation(steps - 1, 0.5)])
     outcome(0).write(trial.folder)
     assert trials.state_of(trial) is State.STOPPED
@@ -125,3 +126,6 @@ def test_trials__whose_steps_follow_from_the_data_set_are_done_and_unchanged(
     (longer,) = trials.trials_of(study.with_flags({'train_batch_size': 5}), str(tmp_path / 'out'))
     with pytest.raises(StudyError, match=r'train_batch_size: .* -> 5.*train_steps: '):
         trials.check_unchanged([longer])
+    (weighted,) = trials.trials_of(study.with_flags({'class_weights': 'w.csv'}), str(tmp_path / 'out'))
+    with pytest.raises(StudyError, match=r'class_weights: .* -> w\.csv'):
+        trials.check_unchanged([weighted])
