@@ -88,7 +88,7 @@ class Saver(replicas.Saver):
         super().build()
         own = {variable.op.name for variable in tf.get_collection(VARIABLES)}
         self._names = sorted(own)
-        rest = {name: variable for name, variable in self._variables.items() if name not in own}
+        rest = {name: variable for name, variable in self._first_copies.items() if name not in own}
         self._rest = tf.train.Saver(rest, sharded=True)
         self._start = tf.group(*(variable.initializer for variable in tf.get_collection(VARIABLES)))
 

@@ -206,20 +206,22 @@ class Saver(tf.train.Saver):
 
     def __init__(self, variables: Optional[Dict[str, tf.Variable]] = None):
         super().__init__(sharded=variables is None, defer_build=True, save_relative_paths=variables is None)
-        self._variables = variables
+        self._given = variables
+        # By their names in a checkpoint, once the operations are built.
+        self._first_copies: Dict[str, tf.Variable] = {}
         self._spread: Optional[List[tf.Operation]] = None
 
     def build(self) -> None:
         """Adds the operations to the graph, once it is complete."""
         if self._spread is not None:
             return
-        if self._variables is None:
+        if self._given is None:
             all_copies = [copies(variable) for variable in tf.global_variables()]
-            self._variables = {first.op.name: first for first, *_ in all_copies}
+            names = [first.op.name for first, *_ in all_copies]
         else:
-            all_copies = [copies(variable) for variable in self._variables.values()]
-            self._variables = {name: first for name, (first, *_) in zip(self._variables, all_copies)}
-        self._var_list = self._variables
+            all_copies, names = [copies(variable) for variable in self._given.values()], [*self._given]
+        self._first_copies = {name: first for name, (first, *_) in zip(names, all_copies)}
+        self._var_list = self._first_copies
         super().build()
         self._spread = []
         for first, *others in all_copies:

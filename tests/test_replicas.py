@@ -168,6 +168,30 @@ def test_averages__are_those_of_all_replicas_on_the_first() -> None:
     assert variables == {'weight': [-3.0, -3.0], 'weight/ExponentialMovingAverage': [0.0]}
 
 
+def test_saver__saves_the_first_copies_and_restores_all(tmp_path: Any) -> None:
+    def create() -> tf.Tensor:
+        tf.get_variable('weight', initializer=1.0, use_resource=True)
+        tf.get_variable('statistic', initializer=2.0, use_resource=True, trainable=False, **replicas.FIRST_IS_KEPT)
+        return tf.constant(0)
+
+    strategy = strategy_for(3)
+    with strategy.scope():
+        strategy.extended.call_for_each_replica(create)
+        copies = {variable.op.name: replicas.copies(variable) for variable in tf.global_variables()}
+        changes = [copy.assign(10.0 + index) for each in copies.values() for index, copy in enumerate(each)]
+        initializer, saver = replicas.initializer(), replicas.Saver()
+        saver.build()
+    with tf.Session(config=tf.ConfigProto(device_count={'CPU': 3})) as session:
+        session.run(initializer)
+        assert session.run(copies) == {'weight': [1.0] * 3, 'statistic': [2.0] * 3}
+        session.run(changes)
+        path = saver.save(session, str(tmp_path / 'model'))
+        session.run(initializer)
+        saver.restore(session, path)
+        assert session.run(copies) == {'weight': [10.0] * 3, 'statistic': [10.0] * 3}
+    assert {name for name, _ in tf.train.list_variables(path)} == {'weight', 'statistic'}
+
+
 def test_metric__is_summed_over_replicas() -> None:
     strategy = strategy_for(2)
     labels, logits = np.int32([[1, -1], [2, 0]]), np.eye(3, dtype=np.float32)[np.int32([[1, 0], [0, 0]])]

@@ -190,6 +190,14 @@ class Channel(abc.ABC):
     def _name_of(self, *numbers: int) -> str:
         return ', '.join(cluster.name_of(self._addresses, number) for number in numbers)
 
+    def _say_unresolved(self, numbers: Sequence[int]) -> None:
+        """Says which names of workers have no address, as before a pod of Kubernetes exists, or because of a typo."""
+        for number in numbers:
+            try:
+                socket.getaddrinfo(cluster.host_and_port(self._addresses[number])[0], None)
+            except OSError as error:
+                logger.info('the name of %s has no address yet: %s', self._name_of(number), error.strerror)
+
     def _tell(self, kind: str, value: Any = None) -> None:
         for link in self._links().values():
             # The thread that reads from this connection sees that it is broken.
@@ -299,6 +307,8 @@ class First(Channel):
                 if said != self._missing():
                     said, said_at = self._missing(), time.monotonic()
                     logger.info('waiting for %s', self._name_of(*said))
+                    # Not on this thread: the other threads wait for it, and a look-up may take seconds.
+                    threading.Thread(target=self._say_unresolved, args=[said], daemon=True).start()
                 if not self._change.wait(max(0, said_at + _SAY_EVERY - time.monotonic())):
                     said = None
             if self._has_left:
@@ -513,6 +523,7 @@ class Later(Channel):
             if now() >= said_at + _SAY_EVERY and not self._has_left:
                 said_at = now()
                 logger.info('waiting for %s, at its port %d', self._name_of(0), where[1])
+                self._say_unresolved([0])
             try:
                 connection = socket.create_connection(where, self._timeout)
             except OSError:

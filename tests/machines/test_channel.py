@@ -136,6 +136,18 @@ def test_begin__waits_for_a_late_worker_and_says_for_whom(monkeypatch: Any) -> N
     assert [result.get(timeout=20) for result in results] == [None] * 3
 
 
+@pytest.mark.parametrize('waiting', [0, 1])
+def test_begin__says_that_the_name_of_the_other_has_no_address(waiting: int, monkeypatch: Any) -> None:
+    said: List[str] = []
+    monkeypatch.setattr(channel.logger, 'info', lambda text, *values: said.append(text % values))
+    workers = Workers(2)
+    workers.addresses[1 - waiting] = 'no-such-host.invalid:2222'
+    workers.start(waiting)
+    expected = f'the name of worker {1 - waiting} (no-such-host.invalid:2222) has no address yet: '
+    wait_for(lambda: any(line.startswith(expected) for line in [*said]))
+    assert not [line for line in said if line.startswith(f'the name of worker {waiting}')]
+
+
 @pytest.mark.parametrize('number', [0, 1])
 def test_begin__a_worker_that_left_before_may_be_replaced(number: int) -> None:
     workers = Workers(3)
