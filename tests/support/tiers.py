@@ -36,7 +36,8 @@ def further(*values: Any) -> Any:
 
 @functools.lru_cache(maxsize=None)
 def may_have(path: pathlib.Path, marker: str) -> bool:
-    """Whether the text of a file of tests gives one of them a marker: also by `further`, or by `slow_in` of stores."""
-    text = path.read_text(encoding='utf-8')
+    """Whether a file gives one of its tests a marker: also by `further`, by `slow_in` of stores, or by a fixture."""
+    # Parametrized fixtures are in the file itself, or in that of its folder.
+    texts = [each.read_text(encoding='utf-8') for each in (path, path.with_name('conftest.py')) if each.exists()]
     giving = {'program': 'further(', 'both': 'further(', 'slow': 'slow_in(', 'nightly': 'slow_in('}
-    return f'mark.{marker}' in text or giving[marker] in text
+    return any(f'mark.{marker}' in text or giving[marker] in text for text in texts)
