@@ -9,7 +9,7 @@ from typing import Dict, Iterator, List, Sequence, Tuple
 
 from compat.messages import listed, shown
 from data.dataset_info import is_background
-from inception_v3.config import ConfigError, is_weight
+from inception_v3.config import WEIGHTS_ALLOWED, ConfigError, is_weight
 
 _HEADER = ['class', 'weight']
 _FORM = 'a name or label and a weight, such as cat,2.5; a name with a comma is quoted: "cat, tabby",2.5'
@@ -104,6 +104,6 @@ def _problems(
         elif labels[0] in found:
             yield f'{where}{shown(cell)} was given in line {found[labels[0]][0]} already'
         elif not is_weight(weight):
-            yield f'{where}the weight of {shown(cell)} is {shown(weight) or "empty"}; it must be a number above 0'
+            yield f'{where}the weight of {shown(cell)} is {shown(weight) or "empty"}; it must be {WEIGHTS_ALLOWED}'
         else:
             found[labels[0]] = line, float(weight)

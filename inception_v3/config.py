@@ -10,6 +10,7 @@ documentation of TPUs, undated; docs/map.md), and of the program that it describ
 
 import dataclasses
 import functools
+import hashlib
 import json
 import math
 import re
@@ -33,6 +34,8 @@ _SMALLEST_FLOAT, _LARGEST_FLOAT = 2.0**-126, 2.0**127
 _LONGEST_TEXT = 4096
 # A weight for each of many thousand classes.
 _LONGEST_WEIGHTS = 1 << 20
+WEIGHTS_ALLOWED = f'a number from {_SMALLEST_FLOAT:.2g} to {_LARGEST_FLOAT:.2g}'
+_NUMBER = re.compile('[-+.0-9eE]+')
 # More threads slow every machine down, and many more cannot be started.
 _MOST_THREADS = 1024
 # TensorFlow allocates 24 bytes for each place of a shuffle buffer at once.
@@ -133,9 +136,9 @@ def _technical_limit(value: Any, longest: int) -> Optional[str]:
 
 
 def is_weight(number: str) -> bool:
-    """Whether a text is a weight of a class: a 32-bit number above 0."""
+    """Whether a text is a weight of a class: `WEIGHTS_ALLOWED`, in decimal digits."""
     try:
-        return _SMALLEST_FLOAT <= float(number) <= _LARGEST_FLOAT
+        return bool(_NUMBER.fullmatch(number)) and _SMALLEST_FLOAT <= float(number) <= _LARGEST_FLOAT
     except ValueError:
         return False
 
@@ -478,7 +481,7 @@ class Config:
             )
         numbers = found.group(2).split(',')
         if not all(map(is_weight, numbers)):
-            raise ConfigError(f'--class_weights={shown(self.class_weights)}: each weight must be a number above 0.')
+            raise ConfigError(f'--class_weights={shown(self.class_weights)}: each weight must be {WEIGHTS_ALLOWED}.')
         return tuple(map(float, numbers))
 
     @property
@@ -564,12 +567,17 @@ class Config:
 
 
 def differences(old: Config, new: Config) -> List[str]:
-    """The fields in which two configurations differ, as `name: old -> new`; weights of many classes are shortened."""
-    found = []
-    for field in dataclasses.fields(Config):
-        before, after = getattr(old, field.name), getattr(new, field.name)
-        if before != after:
-            if setting_of(field).longest > _LONGEST_TEXT:
-                before, after = shown(before), shown(after)
-            found.append(f'{field.name}: {before} -> {after}')
-    return found
+    """The fields in which two configurations differ, as `name: old -> new`, with values as `in_brief` shows them."""
+    return [
+        f'{field.name}: {in_brief(getattr(old, field.name))} -> {in_brief(getattr(new, field.name))}'
+        for field in dataclasses.fields(Config)
+        if getattr(old, field.name) != getattr(new, field.name)
+    ]
+
+
+def in_brief(value: Any) -> str:
+    """A value of a field; weights of many classes are shortened, and told from others by a digest."""
+    text = str(value)
+    if len(text) <= _LONGEST_TEXT:
+        return text
+    return f'{shown(text)} (SHA-256 {hashlib.sha256(text.encode()).hexdigest()[:12]})'

@@ -33,11 +33,11 @@ def makes_digits(command_line: CommandLine) -> bool:
 
 
 def fit_to_data_set(command_line: CommandLine) -> Config:
-    """The configuration of a command line, with the sizes and classes of its data set, and the number of GPUs.
+    """The configuration of a command line, fitted to its data set and to the GPUs of this machine.
 
     Raises:
-      ConfigError: no data set is named, it lacks the description, or flags contradict the description.
-      DataError: the description or the files cannot be read.
+      ConfigError: no data set is named, it lacks the description, flags contradict it, or a file of weights is wrong.
+      DataError, RemoteError: the description or the files cannot be read.
     """
     config = accelerator.settled(command_line.config)
     command_line = command_line._replace(config=config)

@@ -84,7 +84,9 @@ class Saver(replicas.Saver):
     """Saves all variables; restores also checkpoints without the state of loss scaling, which then starts anew."""
 
     def build(self) -> None:
-        """Adds the operations to the graph, once it is complete."""
+        """Adds the operations to the graph, once it is complete; later calls do nothing."""
+        if self.is_built:
+            return
         super().build()
         own = {variable.op.name for variable in tf.get_collection(VARIABLES)}
         self._names = sorted(own)

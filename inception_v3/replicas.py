@@ -191,7 +191,7 @@ def on_first() -> Iterator[None]:
 
 
 def initializer() -> tf.Operation:
-    """Initializes all copies of all variables. Of TensorFlow's own, each variable has an operation for each device."""
+    """Initializes all copies of all variables. TensorFlow's own adds a group for each variable and device."""
     return tf.group(*(copy.initializer for variable in tf.global_variables() for copy in copies(variable)))
 
 
@@ -212,8 +212,8 @@ class Saver(tf.train.Saver):
         self._spread: Optional[List[tf.Operation]] = None
 
     def build(self) -> None:
-        """Adds the operations to the graph, once it is complete."""
-        if self._spread is not None:
+        """Adds the operations to the graph, once it is complete; later calls do nothing."""
+        if self.is_built:
             return
         if self._given is None:
             all_copies = [copies(variable) for variable in tf.global_variables()]
@@ -228,6 +228,11 @@ class Saver(tf.train.Saver):
             # A copy on another device reads the value of the first one.
             value = first.read_value() if others else None
             self._spread += [other.assign(value, read_value=False) for other in others]
+
+    @property
+    def is_built(self) -> bool:
+        """Whether the operations are in the graph."""
+        return self._spread is not None
 
     def restore(self, sess: tf.Session, save_path: str) -> None:
         """Restores a checkpoint."""

@@ -67,9 +67,9 @@ def test_parsed__names_or_labels_with_a_weight_each(text: str, names: List[str],
         ('cat,2\n2,1', 'line 2: 2 is not a class of the data set'),
         ('1,2\n4,1', 'line 2: 4 is not a label from 0 to 3'),
         ('cat,2\n\ncat,2', 'line 3: cat was given in line 1 already'),
-        *((f'cat,{weight}', f'line 1: the weight of cat is {weight}; it must be a') for weight in ('-1', '0', 'nan')),
+        *((f'cat,{weight}', f'line 1: the weight of cat is {weight}; it must be a') for weight in ('-1', '0', '1_0')),
         *((f'cat,{weight}', f'line 1: the weight of cat is {weight}; it must be a') for weight in ('inf', 'x', '1e99')),
-        ('cat,', 'line 1: the weight of cat is empty; it must be a number above 0'),
+        ('cat,', 'line 1: the weight of cat is empty; it must be a number from 1.2e-38 to 1.7e.38'),
         ('cat, tabby,2', 'line 1: 3 values; it must have two: .*a name with a comma is quoted'),
         ('cat', 'line 1: 1 values; it must have two'),
         (',2', 'line 1: an empty name is not a class'),
@@ -142,7 +142,7 @@ def test_fitting__reads_a_file_and_keeps_numbers(few_digits_dir: str, tmp_path: 
     for given, problem in (
         (str(path), 'no such file. Give balanced, or a CSV file'),
         ('mine=1,2', 'has 2 numbers; there are 3 classes, including the background'),
-        ('mine=1,0,2', 'each weight must be a number above 0'),
+        ('mine=1,0,2', r'each weight must be a number from 1\.2e-38 to 1\.7e\+38'),
     ):
         with pytest.raises(ConfigError, match=f'class_weights=.*: {problem}'):
             fitted(data, f'--class_weights={given}')
@@ -168,6 +168,10 @@ def test_numbers__of_many_classes_are_kept_and_shown_shortened() -> None:
     np.testing.assert_allclose(Config.from_json(config.to_json()).class_weights_by_label, weights, rtol=1e-8)
     (change,) = differences(Config(), config)
     assert change.startswith('class_weights:  -> balanced=4.9') and len(change) < 300
+    weights[9000] += 1
+    other = Config(class_weights=class_weights.with_numbers('balanced', [*weights]))
+    before, after = differences(config, other)[0].split(' -> ')
+    assert before.partition(' ')[2] != after
     with pytest.raises(ConfigError, match='has no numbers yet'):
         _ = Config(class_weights='balanced').class_weights_by_label
 

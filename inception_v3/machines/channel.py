@@ -23,7 +23,7 @@ import secrets
 import socket
 import threading
 import time
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 from compat.errors import DONE, FIX, INTERRUPTED, RETRY, CommandError, RetryableError
 from compat.log import logger
@@ -138,6 +138,8 @@ class Channel(abc.ABC):
         self._has_left = False
         # Whether all workers were there at the same time: from now on, none is replaced.
         self._has_begun = False
+        # Workers whose names had no address.
+        self._unresolved: Set[int] = set()
         # The code and the text of this worker's end, or of the end that it has to tell.
         self._last_words: Optional[List[Any]] = None
 
@@ -191,11 +193,12 @@ class Channel(abc.ABC):
         return ', '.join(cluster.name_of(self._addresses, number) for number in numbers)
 
     def _say_unresolved(self, numbers: Sequence[int]) -> None:
-        """Says which names of workers have no address, as before a pod of Kubernetes exists, or because of a typo."""
-        for number in numbers:
+        """Says once which names of workers have no address, as before a pod of Kubernetes exists, or after a typo."""
+        for number in sorted({*numbers} - self._unresolved):
             try:
                 socket.getaddrinfo(cluster.host_and_port(self._addresses[number])[0], None)
             except OSError as error:
+                self._unresolved.add(number)
                 logger.info('the name of %s has no address yet: %s', self._name_of(number), error.strerror)
 
     def _tell(self, kind: str, value: Any = None) -> None:

@@ -1,4 +1,4 @@
-"""The parts of a run that all others work with."""
+"""The objects that a run's guard, trainer and evaluator share."""
 
 from typing import NamedTuple, Optional, Sequence
 
@@ -12,10 +12,7 @@ from inception_v3.run.workers import Workers
 
 
 class Context(NamedTuple):
-    """The parts of a run that its guard, `Trainer` and `Evaluator` share; made once.
-
-    The data set is None without a description.
-    """
+    """The objects of one run, made once; the data set is None without a description."""
 
     config: Config
     screen: Screen

@@ -69,9 +69,8 @@ def training_memory(config: Config) -> StepMemory:
     sizes = sizes_for(config)
     # The gradients of the weight decay do not wait for the forward pass.
     further = _FURTHER + bool(config.weight_decay)
-    copies = _copies(config)
-    variables = copies * (_variables(config, _UPDATED) + further * sizes.parameters * FLOAT_BYTES)
-    variables += (copies - 1) * _FURTHER_COPY
+    variables = _variables(config, _UPDATED) + _copies(config) * further * sizes.parameters * FLOAT_BYTES
+    variables += (_copies(config) - 1) * _FURTHER_COPY
     kept = int((1 + _GRADIENTS) * sizes.kept) * tf.as_dtype(config.precision).size
     if config.seed is not None and config.max_bad_records:
         group = group_for(config.train_batch_size, topology.hosts_of(config), config.num_train_images)
@@ -85,12 +84,12 @@ def evaluation_memory(config: Config) -> StepMemory:
     Without a TPU, training's variables stay in memory for its next cycle; its gradients do not.
     """
     sizes = sizes_for(config)
-    weights = (sizes.parameters + sizes.statistics) * FLOAT_BYTES
+    weights = _copies(config) * (sizes.parameters + sizes.statistics) * FLOAT_BYTES
     waiting = _variables(config) if config.mode == 'train_and_eval' and not config.use_tpu else 0
     batches = min(_ahead(config), -(-config.eval_images // config.eval_batch_size))
     largest = sizes.largest * tf.as_dtype(config.precision).size
     per_image = largest + config.num_classes * FLOAT_BYTES + _image(config) * batches
-    return StepMemory(_copies(config) * (waiting + weights), per_image)
+    return StepMemory(waiting + weights, per_image)
 
 
 def replica_memory(config: Config, is_training: bool) -> StepMemory:
@@ -113,10 +112,14 @@ def _copies(config: Config) -> int:
 
 
 def _variables(config: Config, each: int = 1) -> int:
-    """Bytes of all variables of a training, with the optimizer's and the averages `each` times."""
-    sizes = sizes_for(config)
-    copies = 1 + each * (SLOTS[config.optimizer] + int(config.moving_average))
-    return (copies * sizes.parameters + sizes.statistics) * FLOAT_BYTES
+    """Bytes of all copies of a training's variables, with the optimizer's and the averages `each` times.
+
+    Of several replicas, the first has the averages; emulated cores have one for each.
+    """
+    sizes, copies = sizes_for(config), _copies(config)
+    averages = int(config.moving_average) * (copies if config.use_tpu else 1)
+    parameters = copies * (1 + each * SLOTS[config.optimizer]) + each * averages
+    return (parameters * sizes.parameters + copies * sizes.statistics) * FLOAT_BYTES
 
 
 def check_fits(config: Config, available: Optional[int] = None, eval_flag: str = 'eval_batch_size') -> None:

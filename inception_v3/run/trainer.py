@@ -38,7 +38,6 @@ class Trainer:
         config = context.config
         self._context = context
         self._config = config
-        self._workers = context.workers
         # The step at which this command began to train.
         self._began_at: Optional[int] = None
         # Of the first cycle: assigns the weights of --init_from.
@@ -105,7 +104,7 @@ class Trainer:
 
     def _begin(self) -> None:
         config = self._config
-        self._began_at = self._workers.latest_step()
+        self._began_at = self._context.workers.latest_step()
         if config.image_summaries and config.is_first:
             self._summaries.draw_images(self._began_at)
         if config.log_steps:
@@ -116,7 +115,7 @@ class Trainer:
         config = self._config
         progress = TrainingProgress(self._context.screen, self.throughput, config, self._step_lines)
         recovery = RecoveryLimitHook(lambda: failures.check_reachable(config))
-        together = self._workers.session_hook() if is_first_cycle else None
+        together = self._context.workers.session_hook() if is_first_cycle else None
         if not config.is_first:
             # The first worker writes, and watches the loss for all.
             hooks = [together, recovery, StepHook([progress]), self._context.termination]
@@ -160,7 +159,7 @@ class Trainer:
         return [hook for hook in hooks if hook]
 
     def _check_end(self, until_step: int) -> None:
-        step = self._workers.latest_step()
+        step = self._context.workers.latest_step()
         if self._context.termination.request:
             raise self._context.termination.error(step, self._config.train_steps)
         if step < until_step:

@@ -5,6 +5,7 @@ build the same graphs, take part in every step and evaluation, and follow its de
 """
 
 import contextlib
+import hashlib
 import os
 import secrets
 import signal
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 _OF_MACHINE = frozenset(
     [
         *('task_index', 'log_device_placement'),
+        # Its numbers are compared.
+        'class_weights',
         *('model_dir', 'export_dir', 'data_dir', 'train_files', 'eval_files', 'init_from'),
     ]
 )
@@ -163,6 +166,10 @@ class Workers:
             'TensorFlow': tf.__version__,
             **{f'--{name}': value for name, value in fields.items() if name not in _OF_MACHINE},
         }
+        weights = ','.join(map(str, self._config.class_weights_by_label))
+        facts['the weights of classes'] = (
+            hashlib.sha256(weights.encode()).hexdigest()[:DIGITS_SHOWN] if weights else 'none'
+        )
         for split, (files, digest, ends, _) in samples_of(self._config).items():
             facts[f'the {split} files'] = f'{files} files, sample {digest[:DIGITS_SHOWN]}-{ends[:DIGITS_SHOWN]}'
         facts['the fingerprint of the data set'] = data_set.fingerprint if data_set else ''

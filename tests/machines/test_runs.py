@@ -110,7 +110,8 @@ def write_part_of(digits_dir: str, folder: pathlib.Path, **images: int) -> None:
                     writer.write(content)
     described = json.loads(pathlib.Path(digits_dir, 'dataset.json').read_text())
     sizes = {f'{split}_images': 2 * number for split, number in images.items()}
-    records = {'validation_records_per_file': [images['validation']] * 2, 'fingerprint': ''}
+    unknown = {'train_images_per_class': [], 'fingerprint': ''}
+    records = {'validation_records_per_file': [images['validation']] * 2, **unknown}
     (folder / 'dataset.json').write_text(json.dumps({**described, **sizes, **records}))
 
 

@@ -80,7 +80,9 @@ def test_joined__workers_share_steps_signals_and_values(small_config: Config, tm
         return shared, signals, workers.summary()
 
     signals = [None, signal.SIGTERM, signal.SIGINT, signal.SIGTERM]
-    found = of_two(small_config, tmp_path, call, DIGITS)
+    # A file of weights may be elsewhere on each machine.
+    weighted = dataclasses.replace(small_config, class_weights='a/w.csv=1,2')
+    found = of_two(weighted, tmp_path, call, DIGITS, class_weights='b/w.csv=1,2')
     assert [each[:2] for each in found] == [([['of', 0], 3], signals)] * 2
     first, second = found[1][2].partition(' is done; ')[::2]
     assert first.startswith('worker 1 (127.0.0.1:') and second.startswith('worker 0 (127.0.0.1:')
@@ -95,16 +97,23 @@ def test_joined__ends_workers_with_other_flags_data_or_folders(
     monkeypatch.setattr(workers_module, '_VISIBLE_WITHIN', 0.2)
     other = tmp_path / 'other'
     other.mkdir()
-    changes = {'model_dir': str(other), 'train_steps': 99, 'export_dir': 'elsewhere', 'log_device_placement': True}
+    changes: Dict[str, Any] = {
+        'model_dir': str(other),
+        'train_steps': 99,
+        'export_dir': 'elsewhere',
+        'log_device_placement': True,
+    }
+    changes['class_weights'] = 'w.csv=1,2'
     errors = of_two(small_config, tmp_path, lambda workers: None, None, **changes)
     assert str(errors[0]) == str(errors[1]) and {each.exit_code for each in errors} == {2}
-    folder, steps, fingerprint = str(errors[0]).splitlines()
+    folder, steps, weights, fingerprint = str(errors[0]).splitlines()
     assert folder.startswith(f'--model_dir={tmp_path}: worker 0 (127.0.0.1:')
     assert f' does not see it as {other}. All workers need one folder' in folder
     assert (
         steps.startswith(f'--train_steps: {small_config.train_steps} at worker 0 (') and ', 99 at worker 1 (' in steps
     )
     assert steps.endswith('). It must be the same for all workers.')
+    assert weights.startswith('the weights of classes: none at worker 0 (')
     assert fingerprint.startswith(f'the fingerprint of the data set: {DIGITS.fingerprint} at worker 0 (')
 
 
