@@ -30,9 +30,10 @@ _BATCHES = 4
 _GROUPS = 3
 # Bytes of a training process before its variables and its first batch: the program, TensorFlow and the graph.
 PROGRAM = (690 if IS_REFERENCE else 800) * 10**6
-# Bytes of the graph of a further replica or emulated core, with what TensorFlow and Python keep of it: measured with 2
-# and 4 replicas of the digits, whose 950 variables are those of Inception v3. Other networks have smaller graphs.
-_FURTHER_COPY = 440 * 10**6
+# Bytes of the graph of a further replica, and of a further emulated core, with what TensorFlow and Python keep of it:
+# measured with up to 8 of the digits, whose 950 variables are those of Inception v3. Other graphs are smaller.
+_FURTHER_REPLICA = (130 if IS_REFERENCE else 290) * 10**6
+_FURTHER_CORE = 440 * 10**6
 # Measured peaks differ from the estimate by less than this share of them (docs/known-behaviour.md).
 ERROR = 0.2
 _UNITS = ((1 << 40, 'TiB'), (1 << 30, 'GiB'), (1 << 20, 'MiB'))
@@ -70,7 +71,7 @@ def training_memory(config: Config) -> StepMemory:
     # The gradients of the weight decay do not wait for the forward pass.
     further = _FURTHER + bool(config.weight_decay)
     variables = _variables(config, _UPDATED) + _copies(config) * further * sizes.parameters * FLOAT_BYTES
-    variables += (_copies(config) - 1) * _FURTHER_COPY
+    variables += (_copies(config) - 1) * (_FURTHER_CORE if config.use_tpu else _FURTHER_REPLICA)
     kept = int((1 + _GRADIENTS) * sizes.kept) * tf.as_dtype(config.precision).size
     if config.seed is not None and config.max_bad_records:
         group = group_for(config.train_batch_size, topology.hosts_of(config), config.num_train_images)

@@ -18,7 +18,8 @@ from inception_v3.networks.registry import NETWORKS
 from inception_v3.networks.revnet import REVNET_38, revnet
 from inception_v3.presets import PRESETS
 from inception_v3.run.memory import (
-    _FURTHER_COPY,
+    _FURTHER_CORE,
+    _FURTHER_REPLICA,
     ERROR,
     PROGRAM,
     available_memory,
@@ -99,11 +100,12 @@ def test_memory__counts_variables_for_each_replica_and_emulated_core() -> None:
     (one, four), emulated = map(training_memory, replicas), training_memory(cores)
     # The first replica alone has averages, which count twice in training.
     averages = 4 * sizes_for(SMALL).parameters
-    assert four.variables - 4 * one.variables + 3 * 2 * averages == 3 * _FURTHER_COPY
-    assert emulated.variables == four.variables + 3 * 2 * averages
+    assert four.variables - 4 * one.variables + 3 * 2 * averages == 3 * _FURTHER_REPLICA
+    further = _FURTHER_CORE - _FURTHER_REPLICA
+    assert emulated.variables == four.variables + 3 * (2 * averages + further)
     assert emulated.per_image == four.per_image == one.per_image
     with pytest.raises(ConfigError, match='decrease --num_gpus=4, or use a smaller network'):
-        check_fits(replicas[1], 10**9)
+        check_fits(replicas[1], 3 * 10**8)
     one, four = map(evaluation_memory, replicas)
     assert four.variables + 3 * averages == 4 * one.variables and four.per_image == one.per_image
 
