@@ -190,7 +190,7 @@ def test_card__interval_agrees_with_scipy_and_labels_are_a_line_per_class() -> N
     [
         *(('onnx', 300, 0, 0, True), ('onnx', 300, 0, 1, False), ('onnx', 300, 1, 0, False)),
         # A loss of one point, and more, in answers that chance explains and does not.
-        *(('tflite_int8', 300, 1, 4, True), ('tflite_int8', 300, 12, 2, True)),
+        *(('tflite_int8', 300, 1, 4, True), ('tflite_full_int8', 300, 1, 4, True), ('tflite_int8', 300, 12, 2, True)),
         *(('tflite_int8', 300, 0, 5, None), ('tflite_int8', 300, 0, 6, False), ('tflite_int8', 300, 1, 8, False)),
         *(('tflite_int8', 300, 1, 7, None), ('tflite_int8', 24, 0, 1, None), ('tflite_int8', 50000, 100, 580, True)),
     ],

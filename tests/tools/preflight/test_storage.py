@@ -105,7 +105,10 @@ def test_class_weights__need_no_labels_to_build_the_graph(
     assert errors_of(*FAKE, *emulated, f'--class_weights={wrong}') == [
         f'--class_weights={wrong}: has no weight for 10 of 10 labels: 1, 2, 3, 4, 5, and 5 more.'
     ]
-    warnings_of(*FAKE, *emulated, f'--class_weights={weights}')
+    report = run(*FAKE, *emulated, f'--class_weights={weights}', '--json').report
+    assert report['may_start'] and not any('balanced' in text for text in report['not_checked'])
+    (_, error) = errors_of(*flags, '--topology=v2-8', '--data_dir=elsewhere', '--class_weights=mine=1,2')
+    assert 'has 2 numbers for 11 classes' in error
     # Digits that the run will make, and a data set that is elsewhere; the labels of one that is here are not counted.
     monkeypatch.setattr(labels, 'count', None)
     monkeypatch.chdir(tmp_path)
