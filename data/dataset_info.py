@@ -53,7 +53,7 @@ class SplitFingerprint(NamedTuple):
         return SplitFingerprint(self.images + images, (self.total + total) % _MODULUS, counts)
 
     def images_of(self, num_classes: int) -> List[int]:
-        """The number of images of each class, by label; empty if the labels of some images are unknown, or no class."""
+        """The number of images of each class, by label; empty if some labels are unknown, or are not of a class."""
         counts = [self.images_by_label.get(label, 0) for label in range(num_classes)]
         return counts if sum(counts) == self.images else []
 

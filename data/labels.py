@@ -5,6 +5,7 @@ import os
 from typing import Iterator, List, NamedTuple, Optional, Sequence
 
 from compat import tf
+from compat.log import logger
 from compat.messages import shown
 from data import record_checker, tfrecord_files
 from data.dataset_info import BACKGROUND, FILE_NAME, DatasetInfo, SplitFingerprint, fingerprint
@@ -14,6 +15,8 @@ from data.sources import Source
 # The sample: the beginnings of some files, each up to so many records and bytes, but at least one record.
 _FILES, _RECORDS, _BYTES = 8, 200, 1 << 20
 _TEXT = 'image/class/text'
+# Images between two lines of the log, at least.
+_PROGRESS_EVERY = 100_000
 
 
 class Labelled(NamedTuple):
@@ -68,11 +71,20 @@ def fingerprint_of(source: Source, info: DatasetInfo) -> str:
 def count(source: Source, paths: Sequence[str], num_classes: int) -> List[int]:
     """The number of images of each class in some files, by label with the offset added; all files are read.
 
-    Records without an image or with a label of no class, which training refuses or skips, are not counted. Raises
-    DataError for a damaged file, and other errors as `labelled_in`.
+    Records without an image, or with a label of no class, are not counted, nor is the damaged rest of a tar shard:
+    training skips them up to `--max_bad_records`, or stops there. Images are not decoded: those that training skips for
+    their pixels are counted. The log has a line after files of 100,000 images.
+
+    Raises:
+      DataError: a TFRecord file is damaged.
+      RemoteError, tf.errors.OpError: a file cannot be read.
     """
     counts = [0] * num_classes
-    for path in paths:
+    logged = 0
+    for position, path in enumerate(paths):
+        if sum(counts) - logged >= _PROGRESS_EVERY:
+            logged = sum(counts)
+            logger.info('counted the labels of %s images in %d of %d files', f'{logged:,}', position, len(paths))
         try:
             for each in labelled_in(source, path):
                 if 0 <= each.label < num_classes:

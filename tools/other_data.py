@@ -2,13 +2,14 @@
 
 import argparse
 import dataclasses
-from typing import TYPE_CHECKING, Any, Dict, Sequence
+from typing import TYPE_CHECKING, Any, Dict, Optional, Sequence, Tuple
 
 from console.command_line import folder
 from data.braces import FILE_FLAGS
+from inception_v3.config import Config, ConfigError
 
 if TYPE_CHECKING:
-    from inception_v3.config import Config
+    from data.dataset_info import DatasetInfo
 
 _FLAGS = ('data_dir', 'data_format', 'image_key', 'label_key', 'label_offset')
 
@@ -23,10 +24,8 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     add('--data_format', choices=('tar', 'tfrecord'), help="format of the records (default: the run's)")
 
 
-def changes_of(config: 'Config', arguments: argparse.Namespace, patterns: Sequence[str] = ()) -> Dict[str, Any]:
+def changes_of(config: Config, arguments: argparse.Namespace, patterns: Sequence[str] = ()) -> Dict[str, Any]:
     """The fields of a run's configuration that the flags change; `patterns` are flags of files that a command adds."""
-    from inception_v3.config import Config
-
     given = {name: getattr(arguments, name) for name in (*_FLAGS, *patterns)}
     changes = {name: value for name, value in given.items() if value is not None}
     if 'data_dir' in changes:
@@ -40,14 +39,15 @@ def changes_of(config: 'Config', arguments: argparse.Namespace, patterns: Sequen
     return changes
 
 
-def checked(config: 'Config', changes: Dict[str, Any]) -> 'Config':
-    """The configuration of a run with changes, on real images if there are any, even if it was trained on made-up ones.
+def changed(config: Config, changes: Dict[str, Any]) -> Tuple[Config, Optional['DatasetInfo']]:
+    """The configuration of a run with changes, and the description of its data set, if there is one.
+
+    With changes, the images are real, even if the run was trained on made-up ones.
 
     Raises:
       ConfigError: the data set has more classes than the network.
       DataError: its description cannot be read.
     """
-    from inception_v3.config import ConfigError
     from inception_v3.data_set import description_of
 
     config = dataclasses.replace(config, use_data='real' if changes else config.use_data, **changes)
@@ -57,21 +57,33 @@ def checked(config: 'Config', changes: Dict[str, Any]) -> 'Config':
             f'--data_dir={config.data_dir}: has {info.num_classes} classes, including the background; the network has '
             f'{config.num_classes}.'
         )
-    return config
+    return config, info
 
 
-def with_sizes(config: 'Config', splits: Sequence[str]) -> 'Config':
+def check_labels(config: Config, class_names: Sequence[str]) -> None:
+    """Checks that the labels of validation files without a description mean what they do for the run's classes.
+
+    Raises:
+      DataError: a sample of them means other classes than these names, which are by label.
+    """
+    from data import labels
+    from data.records import VALIDATION
+
+    sampled = labels.sample(config.source, config.source.find(VALIDATION))
+    labels.check_described(config.source, VALIDATION, sampled, class_names, "the run's classes")
+
+
+def with_sizes(config: Config, splits: Sequence[str], info: Optional['DatasetInfo']) -> Config:
     """The configuration with the numbers of images of splits of its data set, as described or as counted."""
-    from inception_v3.data_set import description_of
+    from data.records import TRAIN
     from inception_v3.fitting import SIZES, is_counted
 
-    info = description_of(config)
     for split in splits:
-        name, kind = SIZES[split]
+        name, _ = SIZES[split]
         if is_counted(config, split):
             count = sum(each.records for each in config.source.contents(config.source.find(split)))
             config = dataclasses.replace(config, **{name: count})
         elif info:
-            described = {'training': info.train_images, 'validation': info.validation_images}
-            config = dataclasses.replace(config, **{name: described[kind]})
+            count = info.train_images if split == TRAIN else info.validation_images
+            config = dataclasses.replace(config, **{name: count})
     return config

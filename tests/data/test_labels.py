@@ -56,6 +56,19 @@ def test_sample__ends_at_a_damaged_record(tmp_path: pathlib.Path) -> None:
     assert [each.label for each in labels.sample(source, [path])] == [1, 2]
 
 
+def test_count__is_of_all_classes_and_logs_its_progress(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, caplog: Any
+) -> None:
+    write(tmp_path, 'train', [0, 2, 1, 2, 7])
+    source = Source(str(tmp_path), fields=Fields(label_offset=1))
+    monkeypatch.setattr(labels, '_PROGRESS_EVERY', 6)
+    (path,) = source.find('train')
+    # Labels beyond the last class are no images of one.
+    assert labels.count(source, [path] * 4, 4) == [0, 4, 4, 8]
+    (line,) = [record.getMessage() for record in caplog.records if 'counted' in record.getMessage()]
+    assert line == 'counted the labels of 8 images in 2 of 4 files'
+
+
 def test_labels_from_0__in_tar_shards_are_refused(tmp_path: pathlib.Path) -> None:
     files = [(f'{n}.{end}', content) for n in range(3) for end, content in (('jpg', b'image'), ('cls', b'%d' % n))]
     write_tar(tmp_path / 'train-00000.tar', files)

@@ -30,8 +30,8 @@ _OWN_FLAGS: Dict[str, OwnFlag] = {
 }
 # The kinds of input: the run's own, and one batch of random pixels again and again.
 REAL, REPEATED = 'real_input', 'repeated_batch'
-# Settings of a run's surroundings, which the result leaves out.
-_PLACES = {'data_dir', 'train_files', 'eval_files', 'model_dir', 'export_dir'}
+# Settings of a run's surroundings, which the result leaves out. Class weights may name a file.
+_PLACES = {'data_dir', 'train_files', 'eval_files', 'model_dir', 'export_dir', 'init_from', 'class_weights'}
 _PRIVATE = _PLACES | {'tpu', 'gcp_project', 'tpu_zone', 'master'}
 
 

@@ -15,7 +15,7 @@ from compat.log import logger
 from compat.messages import in_rows
 from console.outputs import check_is_no_input
 from console.screen import Screen
-from data import labels, record_checker, records, remote
+from data import record_checker, records, remote
 from data.dataset_info import DatasetInfo
 from data.files import write_whole
 from inception_v3.config import Config, ConfigError
@@ -136,26 +136,23 @@ def fit_to_data_set(
     """The description of the data set, the model with the configuration of its evaluation, and notes on the files."""
     trained = model.config
     changes = other_data.changes_of(trained, arguments, ('eval_files',))
+    config, info = other_data.changed(trained, changes)
     config = dataclasses.replace(
-        other_data.checked(trained, changes),
+        config,
         eval_batch_size=arguments.batch_size or min(trained.eval_batch_size, BATCH_AT_MOST),
         display_tensors=False,
     )
-    info = description_of(config)
     if config.use_data == 'fake':
         raise ConfigError('The run was trained on made-up images: name the data set to evaluate with --data_dir.')
     notes = check_data(config)
-    paths = config.source.find(records.VALIDATION)
     if changes:
-        notes += notes_on_training_files(trained, config, paths)
+        notes += notes_on_training_files(trained, config, config.source.find(records.VALIDATION))
         if not info:
             # The report names the classes as the run does.
-            learned = trained_data_of(trained, model.checkpoint).class_names
-            sampled = labels.sample(config.source, paths)
-            labels.check_described(config.source, records.VALIDATION, sampled, learned, "the run's classes")
-    if changes:
-        config = other_data.with_sizes(config, [records.VALIDATION])
-    return description_of(config) if changes else info, model._replace(config=config), notes
+            other_data.check_labels(config, trained_data_of(trained, model.checkpoint).class_names)
+        config = other_data.with_sizes(config, [records.VALIDATION], info)
+        info = description_of(config)
+    return info, model._replace(config=config), notes
 
 
 def notes_on_training_files(trained: Config, config: Config, paths: Sequence[str]) -> Iterator[str]:

@@ -10,7 +10,7 @@ Examples: several formats, checked; integers alone, for an Edge TPU; and ranges 
 
     inception-v3 export runs/digits --format=saved_model,onnx,onnx_nchw --verify
     inception-v3 export my_run --format=tflite_full_int8 --verify --out=edge
-    inception-v3 export my_run --format=tflite_int8 --data_dir=my_records --calibration_images=500
+    inception-v3 export my_run --format=tflite_int8 --data_dir=my_records
 """
 
 import argparse

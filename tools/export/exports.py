@@ -8,7 +8,7 @@ import os
 import pathlib
 import sys
 import tempfile
-from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional
+from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence
 
 import numpy as np
 
@@ -125,14 +125,16 @@ def perform(arguments: argparse.Namespace, out: str, screen: Screen) -> int:
             f'--{next(iter(changes))}: these exports read no images; only --verify and the formats of int8 do. Leave '
             'out the flag.'
         )
-    data = other_data.checked(config, changes)
+    data, info = other_data.changed(config, changes)
     if data.use_data == 'fake' and splits:
         raise ConfigError(
             'The run was trained on made-up images: name a data set for --verify and int8 with --data_dir.'
         )
     notes = check_data(data, splits)
     if changes:
-        data = other_data.with_sizes(data, splits)
+        if arguments.verify and not info:
+            other_data.check_labels(data, learned.class_names)
+        data = other_data.with_sizes(data, splits, info)
     if arguments.verify:
         notes += _changes(data, model.checkpoint)
     check_writable('out', out)
@@ -152,11 +154,13 @@ def perform(arguments: argparse.Namespace, out: str, screen: Screen) -> int:
         if arguments.verify:
             with bad_records_explained(data, [records.VALIDATION], screen):
                 agreements = compare(paths, network, batches(is_training=False, config=data), screen)
-        for name in formats:
+        source = f'{info.name}: {info.source}' if info else data.source
+        ranges = f'ranges of the 8 bits: measured on {len(calibration):,} training images of {in_markdown(str(source))}'
+        for name, each in formats.items():
             verified = 'not verified (`--verify`)'
             if name in agreements:
                 verified = '; '.join([agreements[name].line, *(in_markdown(note.rstrip('.')) for note in notes)])
-            _describe(os.path.join(unfinished, name), name, network, verified)
+            _describe(os.path.join(unfinished, name), name, network, verified, [ranges] if each.is_calibrated else [])
             os.rename(os.path.join(unfinished, name), os.path.join(out, name))
     screen.clear()
     print(*(os.path.join(out, name) for name in formats), *agreements.values(), sep='\n')
@@ -211,7 +215,7 @@ def _numbers_of(description: Dict[str, Any]) -> Iterator[str]:
             yield f'`{name}`: int8; a number n stands for {end["scale"]:.9g} · (n - {end["zero_point"]})'
 
 
-def _describe(folder: str, name: str, network: FrozenNetwork, verified: str) -> None:
+def _describe(folder: str, name: str, network: FrozenNetwork, verified: str, about: Sequence[str]) -> None:
     config = network.model.config
     contents = [
         f'`{FORMATS[name].file}`: the model, for {FORMATS[name].purpose}',
@@ -221,8 +225,8 @@ def _describe(folder: str, name: str, network: FrozenNetwork, verified: str) -> 
         f'`{card.LABELS_FILE}`: the names of the classes',
     ]
     description = describe(config, network.learned.class_names)
-    FORMATS[name].described(description, os.path.join(folder, FORMATS[name].file))
-    contents[1:1] = _numbers_of(description)
+    FORMATS[name].describe(description, os.path.join(folder, FORMATS[name].file))
+    contents[1:1] = [*_numbers_of(description), *about]
     text = json.dumps(description, indent=2, ensure_ascii=False) + '\n'
     write_whole(os.path.join(folder, _DESCRIPTION), text)
     write_whole(os.path.join(folder, _PROGRAM), pathlib.Path(prepare.__file__).read_text(encoding='utf-8'))

@@ -36,7 +36,7 @@ class Format(NamedTuple):
 
     `write` converts the network, and raises CommandError if the format lacks one of its operations. It takes prepared
     training images, float32 [height, width, 3], which are empty unless `is_calibrated`. `open` loads the file into its
-    runtime. Both need the packages. An export may lose so many points of the checkpoint's top-1 accuracy. `described`
+    runtime. Both need the packages. An export may lose so many points of the checkpoint's top-1 accuracy. `describe`
     changes the content of `preprocessing.json` to the input and the outputs of the file.
     """
 
@@ -47,7 +47,7 @@ class Format(NamedTuple):
     packages: Tuple[str, ...] = ()
     loses_at_most: float = 0.0
     is_calibrated: bool = False
-    described: Callable[[Dict[str, Any], str], None] = lambda description, path: None
+    describe: Callable[[Dict[str, Any], str], None] = lambda description, path: None
 
 
 def _write_saved_model(network: FrozenNetwork, images: Sequence[np.ndarray], path: str) -> None:
@@ -209,16 +209,21 @@ FORMATS: Dict[str, Format] = {
         functools.partial(_write_onnx, channels_first=True),
         functools.partial(_open_onnx, channels_first=True),
         _ONNX_PACKAGES,
-        described=_describe_nchw,
+        describe=_describe_nchw,
     ),
     'tflite': Format('model.tflite', 'TensorFlow Lite', _write_tflite, _open_tflite),
     # Input and outputs stay float32.
-    'tflite_int8': Format('model_int8.tflite', 'TensorFlow Lite', _write_tflite, _open_tflite, (), 1.0, True),
+    'tflite_int8': Format(
+        'model_int8.tflite', 'TensorFlow Lite', _write_tflite, _open_tflite, loses_at_most=1.0, is_calibrated=True
+    ),
     'tflite_full_int8': Format(
         'model_full_int8.tflite',
         'TensorFlow Lite on integer processors, and the compiler of the Edge TPU',
         functools.partial(_write_tflite, has_integer_ends=True),
-        *(_open_tflite, (), 1.0, True, _describe_integers),
+        _open_tflite,
+        loses_at_most=1.0,
+        is_calibrated=True,
+        describe=_describe_integers,
     ),
     # The variables as arrays by name, which `--init_from` and NumPy read.
     'npz': Format('weights.npz', 'this program', _write_npz, _open_npz),

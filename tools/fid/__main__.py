@@ -40,7 +40,7 @@ def _parse(argv: Optional[Sequence[str]]) -> argparse.Namespace:
     add = parser.add_argument
     add('images', metavar='IMAGES', help='a folder of images, or an .npz file of features, moments or images')
     add('others', metavar='OTHERS', nargs='?', help='the images to compare with; without them, only Inception Score')
-    about = 'weights of the Inception graph of 2015: .pb, .pth or .npz; needed for folders'
+    about = 'weights of the Inception graph of 2015: .pb, .pth or .npz; needed for folders and for .npz files of images'
     add('--weights', metavar='FILE', help=about)
     add('--scores', metavar='NAME,…', help=f'scores to compute, of {",".join(_NAMES)} (default: all that are defined)')
     for name, (least, default, text) in _NUMBERS.items():

@@ -42,7 +42,7 @@ class Archive(NamedTuple):
 
 
 def names_in(path: str) -> List[str]:
-    """The names of the arrays in a local .npz file; empty for one that is remote or missing, which its reader refuses.
+    """The names of the arrays in a local .npz file; empty for a missing one, and for a remote one, which is not opened.
 
     Raises WeightsError if the file is damaged.
     """

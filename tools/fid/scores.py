@@ -10,6 +10,7 @@ import numpy as np
 from compat.errors import CommandError
 from compat.messages import counted, shown
 from console.screen import Screen
+from data import remote
 from inception_v3.weights import sources
 from tools.features import POOL, extraction
 from tools.features.extraction import FEATURES, LOGITS
@@ -18,7 +19,7 @@ from tools.fid.formulas import ScoreError, Statistics
 
 # The moments of pytorch-fid's files, of the files of FID's authors, and of guided-diffusion's reference batches.
 _MEAN, _COVARIANCE = 'mu', 'sigma'
-# What a file is read for; the images beside it, as in a reference batch, are not read.
+# Arrays for which a file is read as features or moments, even if it also holds images.
 _OF_FILES = {FEATURES, _MEAN, _COVARIANCE}
 _PICKLES = ('.pkl', '.pickle')
 
@@ -134,9 +135,11 @@ def of_file(path: str) -> Sample:
         layer, digest = (str(arrays[name]) if name in arrays else None for name in ('layer', 'digest'))
         return Sample(path, features, logits, None, layer, digest)
     if not {_MEAN, _COVARIANCE} <= arrays.keys():
+        images = f'images in {archives.IMAGES}, as samplers of guided-diffusion write them'
+        also = f'. For {images}, copy it: they are read from local files.'
         raise CommandError(
             f'{path}: has neither {FEATURES}, as inception-v3 features writes them, nor {_MEAN} and {_COVARIANCE}, as '
-            f'pytorch-fid writes them, nor images in {archives.IMAGES}, as samplers of guided-diffusion write them.'
+            f'pytorch-fid writes them{also if remote.is_remote(path) else f", nor {images}."}'
         )
     mean, covariance = (arrays[name].astype(np.float64) for name in (_MEAN, _COVARIANCE))
     if mean.ndim != 1 or covariance.shape != (*mean.shape, *mean.shape):

@@ -18,9 +18,10 @@ from data.dataset_info import FILE_NAME
 from data.formats import FORMATS
 from data.record_counts import FileRecords
 from inception_v3 import data_set, flags, rules
-from inception_v3.config import Config, ConfigError
+from inception_v3.class_weights import with_numbers
+from inception_v3.config import BALANCED, Config, ConfigError
 from inception_v3.data_set import check_files, notes_on_files
-from inception_v3.fitting import fit_to_data_set, makes_digits
+from inception_v3.fitting import fit_to_data_set, makes_digits, with_class_weights
 from inception_v3.input.bad_records import checker_of
 from inception_v3.model_dir import check_writable, latest_checkpoint
 from inception_v3.run import batch_norm_advice
@@ -50,6 +51,10 @@ _NOT_CHECKED_OF_GPUS = (
 _NOT_CHECKED_OF_MACHINES = (
     'the other machines: their ports, versions, data and view of model_dir, which the workers compare before training',
 )
+_NOT_CHECKED_OF_BALANCED = (
+    'the weights of --class_weights=balanced: a run computes them, and reads all training files if dataset.json has no '
+    'train_images_per_class for them',
+)
 # The TensorFlow of TPU VMs with which this program runs.
 _TENSORFLOW = '2.15'
 _LONGEST_MESSAGE = 1000
@@ -71,6 +76,10 @@ def check(tpu: Optional[Topology], line: flags.CommandLine, with_xla: bool, scre
         return report
     if not tpu:
         tpu = _gpus_of(config, report)
+    weights, has_numbers = config.class_weights, config.class_weights != config.class_weights_given
+    if weights == BALANCED:
+        # Counting the labels may read all files.
+        config = dataclasses.replace(config, class_weights='')
     command_line = line._replace(config=config)
     screen.update('checking the folders')
     unchecked = _unchecked_folders(config, report)
@@ -94,12 +103,16 @@ def check(tpu: Optional[Topology], line: flags.CommandLine, with_xla: bool, scre
     _check_iterations(command_line, report)
     report.not_checked += _NOT_CHECKED if config.use_tpu else _NOT_CHECKED_OF_GPUS
     report.not_checked += _NOT_CHECKED_OF_MACHINES if config.machines > 1 else ()
+    report.not_checked += _NOT_CHECKED_OF_BALANCED if weights == BALANCED else ()
     stand_ins: Dict[str, int] = {}
     if config.use_data == 'real':
         # Missing files, or fewer files than hosts, have been reported; the graphs are built anyway.
         stand_ins = {split: max(n, tpu.hosts) for split, n in {**records.DOCUMENTED_SHARDS, **shards}.items()}
     with _stand_in(config.data_format, stand_ins, config.num_train_images) as (data_dir, model_dir):
         built = dataclasses.replace(config, data_dir=data_dir, train_files='', eval_files='', model_dir=model_dir)
+        if weights and not has_numbers:
+            # The graph of any numbers is the same; a data set that cannot be read here gives none.
+            built = dataclasses.replace(built, class_weights=with_numbers(weights, [1.0] * config.num_classes))
         for split in config.splits:
             screen.update(f'building the graph that reads the {split} files')
             graphs.check(report, config, built, tpu, split, shards.get(split), checkpoint, evaluated)
@@ -240,6 +253,8 @@ def _data(command_line: flags.CommandLine, unchecked: Container[str], report: Re
     config = command_line.config
     if config.use_data == 'fake':
         report.add('storage', 'synthetic images (--use_data=fake)', data_dir=None)
+        with report.noting_errors():
+            config = with_class_weights(config, None)
         return config, {}
     if makes_digits(command_line):
         report.add('storage', 'the run creates the digits there', data_dir=config.data_dir)

@@ -7,7 +7,7 @@ from typing import AbstractSet, Any, Dict, Iterable, Iterator, List, NamedTuple,
 
 from compat import tf
 from compat.errors import CheckpointError
-from compat.messages import in_rows, printable
+from compat.messages import in_rows, printable, shown
 from data import remote
 from inception_v3.config import Config, ConfigError
 from inception_v3.model_dir import (
@@ -27,6 +27,8 @@ _WITHOUT_EFFECT = ('model_dir', 'export_dir', 'keep_best', 'allow_other_data_set
 # Fingerprints identify data sets; without fingerprints, their paths do.
 _PATHS = ('data_dir', 'train_files', 'eval_files')
 _SCORES = ('top_1', 'top_5', 'cross_entropy', 'images')
+# Characters of a value: enough for a command, but not for the weights of many classes.
+_LONGEST_VALUE = 500
 
 
 class Difference(NamedTuple):
@@ -37,7 +39,7 @@ class Difference(NamedTuple):
     new: Any
 
     def __str__(self) -> str:
-        old, new = ('none' if value in (None, '') else value for value in self[1:])
+        old, new = ('none' if value in (None, '') else shown(value, _LONGEST_VALUE) for value in self[1:])
         return f'{old} -> {new}'
 
 
@@ -68,9 +70,10 @@ class RunRecord(NamedTuple):
     def text(self) -> str:
         """The record for a terminal."""
         seed = 'none: the run cannot be repeated' if self.config.seed is None else self.config.seed
+        settings = ((name, shown(value, _LONGEST_VALUE)) for name, value in not_default(self.config).items())
         sections = [
             section(self.model_dir, [('seed', seed)]),
-            section('configuration that differs from the defaults', not_default(self.config).items()),
+            section('configuration that differs from the defaults', settings),
             *(section(f'started at step {start.step:,}, {start.time}', _rows_of(start)) for start in self.starts),
             section('evaluations', (_row_of_evaluation(each, self.config.num_classes) for each in self.evaluations)),
             section('checkpoints', ((each.checkpoint, each) for each in self.checkpoints)),

@@ -104,13 +104,15 @@ def _repetition_of(config: Config, directory: str, model_dir: str, last: int) ->
 
 
 def _run(config: Config) -> None:
-    code = subprocess.run(processes.module(__name__, config.to_json()), stdout=subprocess.DEVNULL).returncode
+    # As an argument, the weights of many classes would be longer than Linux allows.
+    content = config.to_json().encode()
+    code = subprocess.run(processes.module(__name__), input=content, stdout=subprocess.DEVNULL).returncode
     if code:
         raise CommandError(f'Repeating the first steps failed: the program ended with exit code {code}.')
 
 
-def main(argv: Sequence[str]) -> int:
-    """Runs the configuration that `argv` has as JSON, and returns the exit code.
+def main() -> int:
+    """Runs the configuration that standard input has as JSON, and returns the exit code.
 
     It is a run's final configuration, not a command line: its settings do not follow from a data set or a preset, and
     are not judged as flags that a user gave.
@@ -120,10 +122,10 @@ def main(argv: Sequence[str]) -> int:
         from inception_v3.train_and_evaluate import Run
 
         set_up_logging(screen, False)
-        Run(Config.from_json(argv[1]), screen).execute()
+        Run(Config.from_json(sys.stdin.read()), screen).execute()
 
     return program.run(command)
 
 
 if __name__ == '__main__':
-    sys.exit(main(sys.argv))
+    sys.exit(main())

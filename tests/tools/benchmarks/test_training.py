@@ -28,7 +28,13 @@ MEASURED: Dict[str, List[Training]] = {
 
 def test_result__has_rates_steps_and_the_share_of_the_input() -> None:
     config = Config(
-        use_tpu=False, train_batch_size=64, data_dir='/home/me/data', model_dir='/home/me/run', gcp_project='mine'
+        use_tpu=False,
+        train_batch_size=64,
+        data_dir='/home/me/data',
+        model_dir='/home/me/run',
+        init_from='/home/me/weights.npz',
+        class_weights='/home/me/weights.csv=1,2',
+        gcp_project='mine',
     )
     found = training.result(config, MEASURED)
     # Means of 100 and 200 ms per step with 64 images, against 75 and 205.

@@ -12,7 +12,7 @@ import pytest
 
 from compat import tf
 from data import dataset_info, records, tf_example
-from data.dataset_info import fingerprint
+from data.dataset_info import DatasetInfo, fingerprint
 from data.formats import FORMATS
 from data.tar.shard import Sample, Shard
 from tests.data.written_records import examples, fingerprint_of, stored
@@ -117,6 +117,23 @@ def test_unusable_images__stop_the_conversion_or_are_left_out(photos: List[Photo
     for part in ('left out', 'record 1: b:', '1 train image ', 'no dataset.json was written'):
         assert part in done.stderr
     assert len(examples(str(tmp_path / 'target' / 'train-00000-of-00001'))) == 1
+
+
+@pytest.mark.parametrize(('first', 'counts'), [('background', []), ('cat', [1, 2, 0])])
+def test_counts_of_classes__are_of_the_described_labels(
+    photos: List[Photo], tmp_path: pathlib.Path, first: str, counts: List[int]
+) -> None:
+    samples = [
+        part
+        for number, label in enumerate([b'0', b'1', b'1'])
+        for part in ((f'{number}.jpg', photos[number].encoded), (f'{number}.cls', label))
+    ]
+    write_splits(tmp_path / 'tar', samples)
+    DatasetInfo('d', '', 3, 3, 3, [first, 'dog', 'cup']).write(str(tmp_path / 'tar'))
+    assert tar_shards('write', tmp_path / 'tar', tmp_path / 'target').returncode == 0
+    info = dataset_info.read(str(tmp_path / 'target'))
+    # Under a background, a run adds 1 to these labels.
+    assert info and info.train_images_per_class == counts
 
 
 def test_damaged_and_rotated_images__are_kept_and_named(photos: List[Photo], tmp_path: pathlib.Path) -> None:

@@ -19,7 +19,8 @@ from scipy import stats
 
 from compat import tf
 from compat.errors import CommandError
-from data import records
+from compat.messages import in_markdown
+from data import dataset_info, records
 from inception_v3.networks.registry import NETWORKS
 from inception_v3.run import trained_model
 from inception_v3.run.export.card import labels, wilson_interval
@@ -189,7 +190,7 @@ def test_card__interval_agrees_with_scipy_and_labels_are_a_line_per_class() -> N
     [
         *(('onnx', 300, 0, 0, True), ('onnx', 300, 0, 1, False), ('onnx', 300, 1, 0, False)),
         # A loss of one point, and more, in answers that chance explains and does not.
-        *(('tflite_int8', 300, 1, 4, True), ('tflite_int8', 300, 12, 2, True)),
+        *(('tflite_int8', 300, 1, 4, True), ('tflite_full_int8', 300, 1, 4, True), ('tflite_int8', 300, 12, 2, True)),
         *(('tflite_int8', 300, 0, 5, None), ('tflite_int8', 300, 0, 6, False), ('tflite_int8', 300, 1, 8, False)),
         *(('tflite_int8', 300, 1, 7, None), ('tflite_int8', 24, 0, 1, None), ('tflite_int8', 50000, 100, 580, True)),
     ],
@@ -324,10 +325,19 @@ def test_data_dir__replaces_a_data_set_that_is_gone(
     # Of fewer images than --calibration_images.
     assert code == 0 and len(seen) == 40 and 'of 73 validation images' in printed, err
     assert 'the validation images are not those of the training' in err
+    info = dataset_info.read(few_digits_dir)
+    assert info
+    ranges = f'- ranges of the 8 bits: measured on 40 training images of {in_markdown(f"{info.name}: {info.source}")}\n'
+    cards = {name: (tmp_path / 'out' / name / 'README.md').read_text() for name in ('npz', 'odd')}
+    assert ranges in cards['odd'] and 'ranges' not in cards['npz']
     assert 'the validation images are not those' in (tmp_path / 'out' / 'npz' / 'README.md').read_text()
     assert '--eval_files=b-*' in refused(model_dir, '--format=npz', '--verify', f'--out={tmp_path}/new')
     unused = refused(model_dir, '--format=npz', f'--out={tmp_path}/new', f'--data_dir={few_digits_dir}')
     assert '--data_dir: these exports read no images' in unused
+    # Without a description, the labels are the run's.
+    os.remove(str(shutil.copytree(few_digits_dir, str(tmp_path / 'bare')) + '/dataset.json'))
+    words = [model_dir, '--format=npz', '--verify', f'--out={tmp_path}/new', f'--data_dir={tmp_path}/bare']
+    assert "the background in the run's classes" in refused(*words, '--label_offset=-1')
 
 
 @pytest.mark.parametrize(

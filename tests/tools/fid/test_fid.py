@@ -12,6 +12,7 @@ import pytest
 
 from compat.errors import DONE, FIX
 from inception_v3.networks.registry import NETWORKS
+from inception_v3.weights import sources
 from tests.support import commands
 from tests.support.photos import encode_jpeg
 from tests.support.runs import ONE_LAYER
@@ -189,6 +190,13 @@ def test_archives__of_samples_are_scored_as_their_images(made: str, tmp_path: An
     reference = saved(tmp_path / 'VIRTUAL.npz', mu=x.mean(0), sigma=np.cov(x, rowvar=False), arr_0=images[:5])
     code, lines, err = run(reference, archive, weights, '--scores=fid')
     assert code == DONE and 'VIRTUAL.npz: an unknown number of images, 16 features' in err and 'FID: ' in lines[0]
+
+
+def test_archives__must_be_local(monkeypatch: Any) -> None:
+    # A file in a bucket, whose images are not looked for.
+    monkeypatch.setattr(sources, 'arrays', lambda *unused: {})
+    code, _, err = run('gs://bucket/samples.npz', '--weights=w.npz')
+    assert code == FIX and 'writes them. For images in arr_0, ' in err and 'copy it: they are read from local' in err
 
 
 def test_archives__that_are_no_images_or_damaged_are_refused(made: str, tmp_path: Any) -> None:

@@ -1,5 +1,6 @@
 """Tests of the preflight's checks of data sets, folders, checkpoints, and weights that a run begins from."""
 
+import json
 import os
 import pathlib
 import shutil
@@ -9,7 +10,7 @@ from typing import Any, List
 import pytest
 
 from compat import tf
-from data import records
+from data import labels, records
 from tests.support.photos import Photo, photo_example
 from tests.support.preflights import FAKE, SMALL, errors_of, run, warnings_of
 from tests.support.runs import FinishedRun
@@ -91,6 +92,34 @@ def test_unreachable_folder__is_not_touched(without_graphs: None, tmp_path: Any)
     assert "a Cloud TPU's hosts" in report['errors'][0] and report['storage'] == {'data_dir': None}
     assert run(*FAKE, '--topology=v2-8', f'--model_dir={tmp_path}/new').code == 2
     assert not (tmp_path / 'new').exists()
+
+
+def test_class_weights__need_no_labels_to_build_the_graph(
+    one_layer: None, few_digits_dir: str, tmp_path: pathlib.Path, monkeypatch: Any
+) -> None:
+    weights, wrong = tmp_path / 'weights.csv', tmp_path / 'wrong.csv'
+    weights.write_text(''.join(f'{label},2\n' for label in range(11)))
+    wrong.write_text('0,1\n')
+    flags = [*SMALL, '--mode=train', '--num_classes=11', '--train_batch_size=16']
+    emulated = [*flags, '--tpu=emulated:2', f'--model_dir={tmp_path}/model']
+    assert errors_of(*FAKE, *emulated, f'--class_weights={wrong}') == [
+        f'--class_weights={wrong}: has no weight for 10 of 10 labels: 1, 2, 3, 4, 5, and 5 more.'
+    ]
+    report = run(*FAKE, *emulated, f'--class_weights={weights}', '--json').report
+    assert report['may_start'] and not any('balanced' in text for text in report['not_checked'])
+    (_, error) = errors_of(*flags, '--topology=v2-8', '--data_dir=elsewhere', '--class_weights=mine=1,2')
+    assert 'has 2 numbers for 11 classes' in error
+    # Digits that the run will make, and a data set that is elsewhere; the labels of one that is here are not counted.
+    monkeypatch.setattr(labels, 'count', None)
+    monkeypatch.chdir(tmp_path)
+    copy = pathlib.Path(shutil.copytree(few_digits_dir, str(tmp_path / 'copy')))
+    content = json.loads((copy / 'dataset.json').read_text())
+    del content['train_images_per_class']
+    (copy / 'dataset.json').write_text(json.dumps(content))
+    for data in ([*emulated, '--preset=digits'], [*flags, '--topology=v2-8'], [*emulated, f'--data_dir={copy}']):
+        report = run(*data, '--class_weights=balanced', '--json').report
+        assert report['may_start'] and report['training']['batch'] == 16, report
+        assert any('--class_weights=balanced: a run computes them' in text for text in report['not_checked'])
 
 
 def test_data__at_most_three_bad_records_are_named(

@@ -242,13 +242,24 @@ def test_repetition__finds_data_and_weights_from_the_folder_of_the_start(path: s
     assert (repeated.train_steps, repeated.profile_steps) == (3, '')
 
 
+def test_repetition__has_the_weights_of_many_classes(tmp_path: Any, monkeypatch: Any) -> None:
+    # Longer than an argument of a program may be.
+    config = Config(class_weights=f'balanced={",".join(["0.123456789"] * 21842)}')
+    monkeypatch.setattr(verification.processes, 'module', lambda name, *words: ['tee', str(tmp_path / 'in'), *words])
+    verification._run(config)
+    assert Config.from_json((tmp_path / 'in').read_text()) == config
+    (difference,) = record.differences(run_of(), run_of(config))['configuration']
+    for text in (run_of(config).text(), str(difference)):
+        assert 'balanced=0.12' in text and len(text) < 1500
+
+
 # The module, with the network of the recorded run.
 OF_ONE_LAYER = """
 import sys
 from tools.provenance import verification
 from tests.support.runs import NETWORKS, ONE_LAYER
 NETWORKS['inception_v3'] = ONE_LAYER
-sys.exit(verification.main(sys.argv))
+sys.exit(verification.main())
 """
 
 
@@ -260,7 +271,7 @@ def test_verify__repeats_the_steps_in_a_new_process(run: str, monkeypatch: Any) 
         ([sys.executable, '-c', OF_ONE_LAYER], 0, ''),
         (['false'], 2, 'the program ended with exit code 1'),
     ):
-        monkeypatch.setattr(verification.processes, 'module', lambda name, *words, program=program: [*program, *words])
+        monkeypatch.setattr(verification.processes, 'module', lambda name, program=program: program)
         code, _, err = run_provenance(run, '--verify')
         assert code == expected and part in err
 

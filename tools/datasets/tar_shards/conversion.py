@@ -169,6 +169,8 @@ def convert(source: str, target: str, max_bad_records: int, say: Say) -> None:
         if not info or len(totals) < 2 or not all(total.images for total in totals.values()):
             say(f'no {dataset_info.FILE_NAME} was written: it needs that of the source, and images of both splits')
             return
+        # Where label 0 is the background, labels from 0 on are not those of `class_names`: a run adds --label_offset.
+        is_shifted = dataset_info.is_background(info.class_names[0]) and 0 in totals[TRAIN].images_by_label
         dataclasses.replace(
             info,
             train_images=totals[TRAIN].images,
@@ -176,7 +178,7 @@ def convert(source: str, target: str, max_bad_records: int, say: Say) -> None:
             fingerprint=fingerprint(totals[TRAIN], totals[VALIDATION]),
             # Counted anew: unusable images are left out.
             validation_records_per_file=[],
-            train_images_per_class=totals[TRAIN].images_of(info.num_classes),
+            train_images_per_class=[] if is_shifted else totals[TRAIN].images_of(info.num_classes),
         ).write(unfinished)
 
 

@@ -174,7 +174,7 @@ def check(planned: Plan) -> None:
     seen = set()
     for trial in planned.selected:
         config = trial.config
-        key = (config.use_data, config.source, config.num_classes)
+        key = (config.use_data, config.source, config.num_classes, config.class_weights)
         if key in seen:
             continue
         seen.add(key)

@@ -150,6 +150,10 @@ def test_sweep__checks_flags_and_data_before_running(tmp_path: pathlib.Path, cap
     assert f'{file}: case default: flag --width=x: must be a whole number' in mistake(capsys, file, out)
     file = study_file(tmp_path, data_dir=str(tmp_path / 'nowhere'))
     assert f'case default: --data_dir={tmp_path}/nowhere: no such folder' in mistake(capsys, file, out)
+    # Beside a trial of the same data that may start.
+    weights = ('', f'{tmp_path}/nowhere.csv')
+    file = study_file(tmp_path, f'grid(class_weights={weights!r})', use_data='fake')
+    assert f'--class_weights={tmp_path}/nowhere.csv: no such file' in mistake(capsys, file, out)
     assert not (tmp_path / 'out' / 'trials').exists()
 
 
