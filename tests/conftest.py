@@ -6,7 +6,7 @@ import logging
 import pathlib
 import signal
 import time
-from typing import Any, Iterator, List, Optional
+from typing import Any, Generator, Iterator, List, Optional
 
 import numpy as np
 import pytest
@@ -97,6 +97,18 @@ def pytest_ignore_collect(collection_path: pathlib.Path, config: Any) -> Optiona
     return True if not any(may_have(collection_path, word) for word in words if word in MARKERS) else None
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_pycollect_makeitem() -> Generator[None, Any, Any]:
+    """Refuses a file if one of its tests has a marker that its text lacks: an error, which pytest-xdist shows."""
+    made = yield
+    for item in made if isinstance(made, list) else ():
+        for marker in MARKERS:
+            if item.get_closest_marker(marker) and not may_have(item.path, marker):
+                problem = f'{item.nodeid}: `-m {marker}` would not find it: write pytest.mark.{marker}'
+                raise pytest.Collector.CollectError(problem)
+    return made
+
+
 def pytest_make_parametrize_id(val: Any, argname: str) -> Optional[str]:
     """Names a long text or the content of a file by its parameter: escaped, it would be the name of a test."""
     return argname if isinstance(val, (bytes, str)) and len(val) > 500 else None
@@ -111,9 +123,6 @@ def pytest_collection_finish() -> None:
 def pytest_collection_modifyitems(items: List[Any]) -> None:
     """Limits the time of each test and its fixtures, generously for a busy machine, so that a test that hangs fails."""
     for item in items:
-        for marker in MARKERS:
-            if item.get_closest_marker(marker) and not may_have(item.path, marker):
-                raise pytest.UsageError(f'{item.nodeid}: `-m {marker}` would not find it: write pytest.mark.{marker}')
         tier = next((tier for tier in ('nightly', 'slow', 'program') if item.get_closest_marker(tier)), 'default')
         item.add_marker(pytest.mark.timeout(_TIMEOUTS[tier]))
 
