@@ -150,7 +150,7 @@ def test_fitting__reads_a_file_and_keeps_numbers(few_digits_dir: str, tmp_path: 
     assert with_class_weights(Config(mode='eval', class_weights='gone.csv'), None).class_weights == 'gone.csv'
 
 
-def test_rules__of_class_weights() -> None:
+def test_rules__refuse_balanced_weights_of_fake_data_and_numbers() -> None:
     for config, problem in (
         (Config(use_data='fake', class_weights='balanced'), 'balanced: needs the numbers of images'),
         (Config(class_weights='2.5'), '2.5: must be balanced, or a CSV file'),

@@ -73,7 +73,7 @@ def test_fit_to_data_set__takes_the_sizes_of_the_description(folder: str) -> Non
     assert fitted('--preset=digits', f'--data_dir={folder}').num_classes == 12
 
 
-def test_fit_to_data_set__refuses_to_evaluate_a_data_set_without_validation_images(folder: str) -> None:
+def test_fit_to_data_set__refuses_evaluation_without_validation_images(folder: str) -> None:
     dataclasses.replace(MINE, validation_images=0).write(folder)
     for mode in ('eval', 'train_and_eval'):
         with pytest.raises(ConfigError) as error:

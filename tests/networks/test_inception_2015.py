@@ -4,7 +4,7 @@ from inception_v3.networks.inception_2015 import MIXED_8_OF_2015, inception_2015
 from inception_v3.networks.inception_v3 import MIXED_8, AveragePool, MaxPool
 
 
-def test_last_block__takes_the_maximum_and_all_others_are_those_of_inception_v3() -> None:
+def test_last_block__alone_differs_from_inception_v3() -> None:
     assert MIXED_8_OF_2015[:2] == MIXED_8[:2] and len(MIXED_8_OF_2015) == 3
     last, own = MIXED_8_OF_2015[2], MIXED_8[2]
     assert (last.scope, last.branches[0], last.branches[2]) == (own.scope, own.branches[0], own.branches[2])

@@ -168,7 +168,7 @@ def test_residual__refuses_what_does_not_fit() -> None:
         Residual().backward_grads(x, x, x)
 
 
-def test_residual__has_its_channels_where_it_is_told_and_trains_by_default() -> None:
+def test_residual__takes_channels_first_or_last_and_trains_by_default() -> None:
     x, dy = (tf.constant(each, tf.float32) for each in (X, DY))
     # `filters` are those of both halves together, and of one half.
     last, first = Residual(32), Residual(16, data_format='channels_first')

@@ -34,7 +34,7 @@ def test_description__names_the_images_behind_the_moments(values: Any, words: st
     assert description(Config(**values)) == words
 
 
-def test_decay_for__is_that_of_one_device_to_the_power_of_the_cores() -> None:
+def test_decay_for__is_0_9997_to_the_power_of_the_cores() -> None:
     assert decay_for(1) == 0.9997 and decay_for(2) == pytest.approx(0.99940009, abs=1e-12)
     # The documented default, of 8 cores.
     assert round(decay_for(8), 4) == Config().batch_norm_decay

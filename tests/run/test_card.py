@@ -1,5 +1,7 @@
 """Tests of the card of an export, as a whole; `tests/cycles/test_export.py` has that of a run."""
 
+from typing import Any, Dict
+
 import pytest
 from scipy import stats
 
@@ -61,20 +63,20 @@ def test_card__says_what_the_export_is_of() -> None:
 
 
 @pytest.mark.parametrize(
-    ('text', 'part'),
+    ('arguments', 'part'),
     [
-        (of(own=ORIGIN._replace(weights='raw')), 'weights: weights as trained, not averages, of step'),
-        (of(own=ORIGIN._replace(top_1=None, images=None)), '- checkpoint: this step has no evaluation\n'),
-        (of(own=ORIGIN._replace(images=0)), '- checkpoint: this step has no evaluation\n'),
-        (of(Config(use_data='fake')), '- made-up images\n'),
-        (of(learned=TrainedData(None)), '- 6,000 training images, without a description\n'),
+        ({'own': ORIGIN._replace(weights='raw')}, 'weights: weights as trained, not averages, of step'),
+        ({'own': ORIGIN._replace(top_1=None, images=None)}, '- checkpoint: this step has no evaluation\n'),
+        ({'own': ORIGIN._replace(images=0)}, '- checkpoint: this step has no evaluation\n'),
+        ({'config': Config(use_data='fake')}, '- made-up images\n'),
+        ({'learned': TrainedData(None)}, '- 6,000 training images, without a description\n'),
         # Without names, class 0 is the background; with names, if it is called so.
-        (of(learned=TrainedData(None)), '4 classes, of which 0 is the background\n'),
-        (of(learned=TrainedData(None, imported_names=('cat', 'dog'))), '4 classes\n'),
+        ({'learned': TrainedData(None)}, '4 classes, of which 0 is the background\n'),
+        ({'learned': TrainedData(None, imported_names=('cat', 'dog'))}, '4 classes\n'),
     ],
 )
-def test_card__says_what_is_not_known_or_otherwise(text: str, part: str) -> None:
-    assert part in text
+def test_card__says_what_is_not_known_or_otherwise(arguments: Dict[str, Any], part: str) -> None:
+    assert part in of(**arguments)
 
 
 @pytest.mark.parametrize(('right', 'images'), [(323, 359), (0, 10), (10, 10), (1, 50000)])

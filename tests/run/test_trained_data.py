@@ -73,7 +73,7 @@ def test_changes__are_those_of_images_classes_and_files(new: Start, changes: Any
     assert changes_of_start(start(), new) == changes
 
 
-def test_changes__of_unnamed_and_undescribed_data_sets() -> None:
+def test_changes__leave_out_what_a_start_did_not_record() -> None:
     unnamed = start()._replace(data_set='', fingerprint='', samples=None)
     assert changes_of_start(unnamed, start()) == ()
     assert changes_of_start(unnamed, start(['background', 'fox'])) == (

@@ -61,6 +61,7 @@ def of_two(
         thread.start()
     for thread in threads:
         thread.join(60)
+    assert not any(thread.is_alive() for thread in threads)
     # The addresses are those of the test.
     return [found[number] for number in (0, 1)]
 

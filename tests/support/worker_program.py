@@ -1,5 +1,6 @@
 """Workers as processes of this machine, with a small network, that may signal themselves after a given step."""
 
+import hashlib
 import multiprocessing
 import os
 import pathlib
@@ -49,22 +50,42 @@ def network(
     return tf.squeeze(net, [1, 2]), None
 
 
+def print_digest(session: tf.Session) -> None:
+    """Prints a digest of the trainable variables on all replicas of this worker.
+
+    Moving statistics differ between replicas, and the first one's are saved.
+    """
+    variables = sorted(tf.trainable_variables(), key=lambda variable: variable.op.name)
+    values = session.run([replicas.copies(variable) for variable in variables])
+    content = b''.join(value.tobytes() for copies in values for value in copies)
+    print(f'weights {hashlib.sha256(content).hexdigest()}', flush=True)
+
+
 def run(log: str, arguments: Sequence[str], environment: Dict[str, str], step: int, signal: int) -> None:
-    """Runs the program; sends this process the signal after the step, counted from 1, if it is not 0."""
+    """Runs the program, and prints a digest of its weights before the first step of a cycle and after each step.
+
+    Sends this process the signal after the step, counted from 1, if it is not 0.
+    """
     with open(log, 'a') as file:
         for stream in (1, 2):
             os.dup2(file.fileno(), stream)
     os.environ.update(environment)
-    after_run, done = StepHook.after_run, [0]
+    begun, after_run, done = StepHook.after_create_session, StepHook.after_run, [0]
 
-    def signalled(hook: Any, *values: Any) -> None:
-        after_run(hook, *values)
+    def shown(hook: Any, session: tf.Session, coord: Any) -> None:
+        begun(hook, session, coord)
+        print_digest(session)
+
+    def signalled(hook: Any, context: Any, values: Any) -> None:
+        print_digest(context.session)
+        after_run(hook, context, values)
         done[0] += 1
         if done[0] == step:
             os.kill(os.getpid(), signal)
 
     small = ONE_LAYER._replace(build=network)
-    with mock.patch.dict(NETWORKS, inception_v3=small), mock.patch.object(StepHook, 'after_run', signalled):
+    hooks = mock.patch.multiple(StepHook, after_create_session=shown, after_run=signalled)
+    with mock.patch.dict(NETWORKS, inception_v3=small), hooks:
         sys.exit(main.main(['main', *arguments]))
 
 

@@ -28,7 +28,7 @@ def test_read__takes_a_model_dir_or_a_checkpoint(finished_run: FinishedRun) -> N
     assert older.step == 2 and older.digest != newest.digest
 
 
-def test_named_by__a_file_means_what_it_belongs_to(tmp_path: Any, monkeypatch: Any) -> None:
+def test_named_by__is_the_checkpoint_or_folder_of_a_file(tmp_path: Any, monkeypatch: Any) -> None:
     save_step(str(tmp_path), 3)
     path = str(tmp_path / 'model.ckpt-3')
     for ending in ('', '.index', '.meta', '.data-00000-of-00001'):

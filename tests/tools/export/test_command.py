@@ -23,7 +23,6 @@ from compat.messages import in_markdown
 from data import dataset_info, records
 from inception_v3.networks.registry import NETWORKS
 from inception_v3.run import trained_model
-from inception_v3.run.export.card import labels, wilson_interval
 from inception_v3.run.trained_data import TrainedData
 from tests.data.written_records import examples
 from tests.support import commands
@@ -176,13 +175,6 @@ def test_npz__has_averages_under_the_names_of_the_weights(made: pathlib.Path, fi
         stored = name + AVERAGE if trained.has_tensor(name + AVERAGE) else name
         np.testing.assert_array_equal(arrays[name], trained.get_tensor(stored))
     assert (arrays['Logits/weights'] != trained.get_tensor('Logits/weights')).any()
-
-
-def test_card__interval_agrees_with_scipy_and_labels_are_a_line_per_class() -> None:
-    for right, images in ((0, 10), (10, 10), (354, 359), (1, 3)):
-        interval = stats.binomtest(right, images).proportion_ci(method='wilson')
-        assert wilson_interval(right, images) == pytest.approx((interval.low, interval.high), abs=1e-6)
-    assert labels(['background', 'two\nlines'], 3) == 'background\ntwo lines\n\n'
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,8 @@
 
 `--class_weights=balanced` multiplies the loss of an image by images / (classes · images of its class), so that a class
 with a tenth of the images of another counts as much. The small versions train on digits of which half have a tenth of
-their images; validation has as many of each, so that top-1 is the mean over the classes, within a point. Make the data
-set first:
+their images; validation has about as many of each, so that top-1 is close to the balanced accuracy. Make the data set
+first:
 
     inception-v3 digits runs/digits_rare --rare=5,6,7,8,9
 
