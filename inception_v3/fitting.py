@@ -9,7 +9,7 @@ from typing import Dict, List, Mapping, Optional
 
 from compat import tf
 from compat.log import logger
-from compat.messages import shown
+from compat.messages import printable
 from console.processes import usable_cores
 from data import checks, dataset_info, labels, remote
 from data.braces import FILE_FLAGS
@@ -168,7 +168,7 @@ def with_class_weights(config: Config, description: Optional[DatasetInfo]) -> Co
         return config
     if given == config.class_weights_given:
         names = description.class_names if description else []
-        flag = f'--class_weights={shown(given)}'
+        flag = f'--class_weights={printable(given)}'
         if given == BALANCED:
             weights = class_weights.balanced(_images_per_class(config, description))
         else:
@@ -183,8 +183,8 @@ def with_class_weights(config: Config, description: Optional[DatasetInfo]) -> Co
     numbers = len(config.class_weights_by_label)
     if numbers != config.num_classes:
         raise ConfigError(
-            f'--class_weights={shown(given)}: has {numbers:,} numbers; there are {config.num_classes:,} classes, '
-            'including the background.'
+            f'--class_weights={printable(config.class_weights_given)}: has {numbers:,} numbers; there are '
+            f'{config.num_classes:,} classes, including the background.'
         )
     return config
 

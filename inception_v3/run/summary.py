@@ -4,7 +4,7 @@ import datetime
 import os
 from typing import Callable, Iterator, List, Optional, Tuple
 
-from compat.messages import in_rows, shown
+from compat.messages import in_rows, printable, shown
 from data.dataset_info import DIGITS_SHOWN, DatasetInfo, is_background
 from inception_v3.config import Config
 from inception_v3.model_dir import BEST_FOLDER
@@ -173,7 +173,7 @@ def _class_weights(config: Config, data_set: Optional[DatasetInfo]) -> List[Tupl
     ends = [pick(labels, key=weights.__getitem__) for pick in (min, max)]
     named = dict(enumerate(map(shown, names)))
     words = [f'{weights[label]:.4g} ({named.get(label) or f"class {label}"})' for label in ends]
-    return [('class weights', f'{shown(config.class_weights_given)}, {" to ".join(words)}')]
+    return [('class weights', f'{printable(config.class_weights_given)}, {" to ".join(words)}')]
 
 
 def _named(config: Config, data_set: Optional[DatasetInfo]) -> str:
