@@ -77,7 +77,7 @@ def _new_graph() -> Iterator[None]:
 
 
 # Seconds that a test of each tier may take.
-_TIMEOUTS = {'default': 180, 'program': 400, 'slow': 1800, 'nightly': 1800}
+_TIMEOUTS = {'default': 180, 'program': 600, 'slow': 1800, 'nightly': 1800}
 
 
 def _reset_log() -> None:
