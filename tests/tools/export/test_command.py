@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import gc
 import json
 import os
 import pathlib
@@ -54,6 +55,8 @@ def exported(run: FinishedRun, out: pathlib.Path, *formats: str) -> pathlib.Path
         finally:
             os.dup2(screen, 2)
             os.close(screen)
+        # TensorFlow 2's converter to int8 leaves its graphs to the collector of garbage, open on the stack of graphs.
+        gc.collect()
         native.seek(0)
         # The libraries of TensorFlow Lite and ONNX write nothing between the lines of the command.
         assert not native.read()
