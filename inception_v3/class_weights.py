@@ -47,7 +47,7 @@ def parsed(content: bytes, place: str, names: Sequence[str], num_classes: int) -
       num_classes: the number of weights, background included.
 
     Raises:
-      ConfigError: a line is malformed; a class is unknown, missing or given twice; or a weight is no number above 0.
+      ConfigError: a line is malformed; a class is unknown, missing or given twice; or a weight is not allowed.
     """
     try:
         text = io.StringIO(content.decode('utf-8-sig'), newline='')

@@ -10,12 +10,11 @@ documentation of TPUs, undated; docs/map.md), and of the program that it describ
 
 import dataclasses
 import functools
-import hashlib
 import json
 import math
 import re
 import unicodedata
-from typing import TYPE_CHECKING, Any, Collection, Iterable, List, NamedTuple, Optional, Tuple, get_type_hints
+from typing import TYPE_CHECKING, Any, Collection, Iterable, NamedTuple, Optional, Tuple, get_type_hints
 
 from compat.errors import CommandError
 from compat.messages import shown
@@ -564,20 +563,3 @@ class Config:
         if unknown:
             raise ConfigError(f'The configuration has unknown fields: {shown(", ".join(unknown))}.')
         return cls(**values)
-
-
-def differences(old: Config, new: Config) -> List[str]:
-    """The fields in which two configurations differ, as `name: old -> new`, with values as `in_brief` shows them."""
-    return [
-        f'{field.name}: {in_brief(getattr(old, field.name))} -> {in_brief(getattr(new, field.name))}'
-        for field in dataclasses.fields(Config)
-        if getattr(old, field.name) != getattr(new, field.name)
-    ]
-
-
-def in_brief(value: Any) -> str:
-    """A value of a field; weights of many classes are shortened, and told from others by a digest."""
-    text = str(value)
-    if len(text) <= _LONGEST_TEXT:
-        return text
-    return f'{shown(text)} (SHA-256 {hashlib.sha256(text.encode()).hexdigest()[:12]})'

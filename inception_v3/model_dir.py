@@ -1,6 +1,7 @@
-"""Reads the folder of a run: its checkpoints, their damage and their digests, and its configuration."""
+"""Reads the folder of a run: its checkpoints, their damage and digests, and its configuration, which it compares."""
 
 import contextlib
+import dataclasses
 import datetime
 import hashlib
 import os
@@ -10,7 +11,7 @@ import numpy as np
 
 from compat import tf
 from compat.errors import CheckpointError
-from compat.messages import listed
+from compat.messages import listed, shown
 from compat.names import checkpoint_errors
 from console import inputs
 from data import remote
@@ -20,6 +21,8 @@ from inception_v3.config import Config, ConfigError
 
 CONFIG_FILE = 'config.json'
 BEST_FOLDER = 'best'
+# Characters of a value in a list of differences.
+_LONGEST_VALUE = 4096
 # TensorFlow's name of the list of checkpoints.
 LIST_FILE = 'checkpoint'
 _ADVICE = (
@@ -267,3 +270,20 @@ def digest_of_checkpoint(checkpoint: str) -> str:
     """The digest of all variables in a checkpoint. It equals `digest_of_values` of what was saved."""
     reader = tf.train.load_checkpoint(checkpoint)
     return digest_of_values({name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()})
+
+
+def differences(old: Config, new: Config) -> List[str]:
+    """The fields in which two configurations differ, as `name: old -> new`, with values as `_in_brief` shows them."""
+    return [
+        f'{field.name}: {_in_brief(getattr(old, field.name))} -> {_in_brief(getattr(new, field.name))}'
+        for field in dataclasses.fields(Config)
+        if getattr(old, field.name) != getattr(new, field.name)
+    ]
+
+
+def _in_brief(value: Any) -> str:
+    """A value of a field; weights of many classes are shortened, and told from others by a digest."""
+    text = str(value)
+    if len(text) <= _LONGEST_VALUE:
+        return text
+    return f'{shown(text)} (SHA-256 {hashlib.sha256(text.encode()).hexdigest()[:12]})'

@@ -12,10 +12,10 @@ from sklearn.utils.class_weight import compute_class_weight
 from data import dataset_info
 from data.records import DataError
 from inception_v3 import class_weights, rules
-from inception_v3.config import Config, ConfigError, differences
+from inception_v3.config import Config, ConfigError
 from inception_v3.fitting import with_class_weights
 from inception_v3.flags import parse
-from inception_v3.model_dir import read_config
+from inception_v3.model_dir import differences, read_config
 from inception_v3.run.summary import introduction_of
 from tests.support.events import read_events
 from tests.support.runs import execute

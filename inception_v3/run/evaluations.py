@@ -7,8 +7,8 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 from console.json_content import record, sealed, unsealed
 from data.dataset_info import DatasetInfo
 from data.files import append_line, read_lines
-from inception_v3.config import Config, differences
-from inception_v3.model_dir import now, recorded_config, step_of
+from inception_v3.config import Config
+from inception_v3.model_dir import differences, now, recorded_config, step_of
 from inception_v3.run.starts import starts_before
 from inception_v3.run.trained_data import changes_between
 

@@ -17,9 +17,9 @@ from console.json_content import from_json, record
 from console.processes import usable_cores
 from data.dataset_info import DatasetInfo
 from data.files import append_line, read_lines, text_of, write_whole
-from inception_v3.config import Config, ConfigError, differences
+from inception_v3.config import Config, ConfigError
 from inception_v3.data_set import samples_of
-from inception_v3.model_dir import CONFIG_FILE, latest_checkpoint, now, read_config, step_of
+from inception_v3.model_dir import CONFIG_FILE, differences, latest_checkpoint, now, read_config, step_of
 from inception_v3.run import versions
 
 STARTS_FILE, FIRST_STEPS_FILE = 'starts.jsonl', 'first_steps.json'

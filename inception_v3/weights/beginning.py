@@ -10,8 +10,8 @@ from compat.log import logger
 from compat.messages import listed, shown
 from data.files import write_whole
 from inception_v3 import replicas
-from inception_v3.config import Config, differences
-from inception_v3.model_dir import absolute
+from inception_v3.config import Config
+from inception_v3.model_dir import absolute, differences
 from inception_v3.weights.selection import HEAD, Patterns
 from inception_v3.weights.sources import AVERAGE, Source, WeightsError
 

@@ -39,7 +39,7 @@ def test_joined__leaves_telling_an_early_error_to_the_opener(small_config: Confi
 def of_two(
     config: Config, tmp_path: Any, call: Callable[[Workers], Any], data_set: Any = None, **of_second: Any
 ) -> List[Any]:
-    """What a call returns at each of two workers after they have agreed, or the error that ends them."""
+    """Returns the results of a call at each of two workers after they have agreed, or the errors that end them."""
     addresses = free_addresses(2)
     found: Dict[int, Any] = {}
 

@@ -23,8 +23,8 @@ from console import outputs, processes
 from console.json_content import from_json, record
 from data.files import text_of, write_whole
 from inception_v3 import flags
-from inception_v3.config import Config, ConfigError, differences
-from inception_v3.model_dir import now, read_config, recorded_config
+from inception_v3.config import Config, ConfigError
+from inception_v3.model_dir import differences, now, read_config, recorded_config
 from inception_v3.presets import PRESETS, own_images, steps_of_epochs
 from inception_v3.rules import has_effect
 from inception_v3.run.evaluations import Evaluation, read_unchanged
