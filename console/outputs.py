@@ -16,6 +16,10 @@ from console import inputs
 _LONGEST_PATH = 4096
 # The end of the name of an output that is being written.
 _UNFINISHED = '.unfinished'
+# TensorFlow 1.15 collects what it writes to s3:// in a file in /tmp, which it names after the time in milliseconds. Two
+# files that are opened within one, by threads or processes of a machine, exchange their contents
+# (https://github.com/tensorflow/tensorflow/issues/30598, of 2019).
+_WRITES_TO_S3 = 3
 # The disk or a quota is full, a file is larger than allowed, or the disk fails.
 _OF_WRITES = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
@@ -91,6 +95,21 @@ def write(path: str, content: Union[str, bytes], work_dir: str = '') -> None:
     """Writes a file; the arguments and errors are those of `unfinished_file`.
 
     Text is written as UTF-8. The names of files may have surrogates, which UTF-8 lacks: they become escape sequences.
+    A file in s3:// is read back, and written again if it differs (`_WRITES_TO_S3`).
     """
-    with unfinished_file(path, work_dir) as unfinished, tf.io.gfile.GFile(unfinished, 'wb') as file:
-        file.write(content.encode(errors='backslashreplace') if isinstance(content, str) else content)
+    encoded = content.encode(errors='backslashreplace') if isinstance(content, str) else content
+    with unfinished_file(path, work_dir) as unfinished:
+        for _ in range(_WRITES_TO_S3):
+            with tf.io.gfile.GFile(unfinished, 'wb') as file:
+                file.write(encoded)
+            if not unfinished.startswith('s3://') or _content(unfinished) == encoded:
+                return
+        raise CommandError(
+            f'{path}: cannot be written: {_WRITES_TO_S3} times, the file that was read back was another. Check that it '
+            'may be read, and that no other process on this machine writes to s3://.'
+        )
+
+
+def _content(path: str) -> bytes:
+    with tf.io.gfile.GFile(path, 'rb') as file:
+        return bytes(file.read())

@@ -1,6 +1,9 @@
 """Fixtures of tests with fakes of Google Cloud Storage and Amazon S3."""
 
+import fcntl
+import os
 import ssl
+import tempfile
 from typing import Any, Iterator
 
 import pytest
@@ -57,9 +60,12 @@ def gs(_gcs: Any) -> Store:
 
 
 @pytest.fixture
-def s3(_moto: Any) -> Store:
-    """A new bucket in the fake Amazon S3, without faults and with an empty log."""
-    return Store(*_moto)
+def s3(_moto: Any) -> Iterator[Store]:
+    """A new bucket in the fake Amazon S3, without faults and with an empty log; one test of this machine has it."""
+    # TensorFlow 1.15 mixes up files that two processes write at the same time: `console.outputs`.
+    with open(f'{tempfile.gettempdir()}/s3-of-{os.getuid()}.lock', 'w') as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield Store(*_moto)
 
 
 @pytest.fixture(params=SCHEMES)

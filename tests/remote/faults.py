@@ -8,6 +8,9 @@ from typing import Any, List, NamedTuple, Optional, Sequence
 # The operations on files and buckets, for both stores.
 BUCKET, LIST, STAT, READ, WRITE, DELETE = OPERATIONS = ('bucket', 'list', 'stat', 'read', 'write', 'delete')
 
+# In place of an HTTP status, for s3://: the content of another file is written.
+MIXED_UP = 1
+
 
 class Access(NamedTuple):
     """A request on `BUCKET/OBJECT`, or `BUCKET/PREFIX` of a listing, and the HTTP status of its response."""

@@ -1,5 +1,6 @@
 """A local fake of Amazon S3: moto's server, with a log and injected errors."""
 
+import io
 import threading
 from typing import Any, Dict, Iterable
 from urllib.parse import parse_qs, unquote
@@ -8,7 +9,7 @@ import boto3
 from moto.server import DomainDispatcherApplication, create_backend_app
 from werkzeug.serving import WSGIRequestHandler, make_server
 
-from tests.remote.faults import BUCKET, DELETE, LIST, READ, STAT, WRITE, Faults
+from tests.remote.faults import BUCKET, DELETE, LIST, MIXED_UP, READ, STAT, WRITE, Faults
 
 REGION = 'us-east-1'
 # Credentials of the usual length; they belong to no account.
@@ -76,11 +77,13 @@ class MotoS3:
             return start_response(status, *rest)
 
         refusal = self.faults.status(operation, path)
-        if not refusal:
+        # An unread body would be parsed as the next request.
+        length = len(environ['wsgi.input'].read(int(environ.get('CONTENT_LENGTH') or 0))) if refusal else 0
+        if refusal == MIXED_UP:
+            environ['wsgi.input'] = io.BytesIO(b'?' * length)
+        if not refusal or refusal == MIXED_UP:
             with self._one_at_a_time:
                 return [*self._moto(environ, start)]
-        # An unread body would be parsed as the next request.
-        environ['wsgi.input'].read(int(environ.get('CONTENT_LENGTH') or 0))
         code = _CODES.get(refusal, 'Refused')
         content = f'<?xml version="1.0"?><Error><Code>{code}</Code><Message>{code}</Message></Error>'.encode()
         start(f'{refusal} {code}', [('Content-Type', 'application/xml'), ('Content-Length', str(len(content)))])

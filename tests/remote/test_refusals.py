@@ -5,7 +5,7 @@ from typing import Sequence
 
 import pytest
 
-from tests.remote.faults import BUCKET, DELETE, LIST, READ, STAT, WRITE
+from tests.remote.faults import BUCKET, DELETE, LIST, MIXED_UP, READ, STAT, WRITE
 from tests.remote.store import Store, complaint, slow_in
 
 
@@ -106,3 +106,15 @@ def test_denied_write_of_a_checkpoint__keeps_the_previous_checkpoint(store: Stor
     assert done.returncode == 0, done.stderr
     assert 'nothing is left to train' in done.stderr
     assert store.objects()['model/results.jsonl'].count(b'"images": 5') == 2
+
+
+@pytest.mark.program
+def test_content_of_another_file__is_replaced_or_refused(s3: Store) -> None:
+    s3.faults.add(MIXED_UP, 'once', [WRITE], times=2)
+    s3.faults.add(MIXED_UP, 'always', [WRITE])
+    write = 'from console.outputs import write\nwrite("{}/{}", "text")'
+    first = s3.python('-c', write.format(s3.url, 'once'))
+    assert first.returncode == 0, first.stderr
+    second = s3.python('-c', write.format(s3.url, 'always'))
+    assert f'{s3.url}/always: cannot be written: 3 times, the file that was read back was another.' in second.stderr
+    assert s3.objects() == {'once': b'text'}
