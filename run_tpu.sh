@@ -47,9 +47,11 @@ ZONE=${ZONE:-}
 # The bucket for data and results, in the region of the zone.
 BUCKET=${BUCKET:-}
 BUCKET=${BUCKET#gs://}
+BUCKET=${BUCKET%"${BUCKET##*[!/]}"}
 # The folders of the records, of checkpoints and results, and of the SavedModel (EXPORT_DIR= for no export).
 DATA_DIR=${DATA_DIR:-gs://$BUCKET/imagenet}
 MODEL_DIR=${MODEL_DIR:-gs://$BUCKET/inception_v3}
+MODEL_DIR=${MODEL_DIR%"${MODEL_DIR##*[!/]}"} # Its files are asked for by name.
 EXPORT_DIR=${EXPORT_DIR-$MODEL_DIR/export}
 # The name of the TPU, its type (v2-8, or a slice such as v2-32), and its version. Default: tpu-vm-tf-2.15.1-se,
 # tpu-vm-tf-2.15.1-pod-se for a slice, 1.15 for a TPU node.
@@ -100,6 +102,7 @@ check_variables
 # gcloud must never wait for input.
 export CLOUDSDK_CORE_DISABLE_PROMPTS=1
 check_places
+check_files "$@"
 if [ "${CLOUD_SHELL:-}" = true ] && [ -z "$create" ]; then
   fail "Cloud Shell cannot reach a TPU node, and ends before a run does. Use --create to create the $noun and a" \
     "machine that does the run. For an existing $noun, run this script on another machine"

@@ -390,8 +390,12 @@ class Config:
     export_dir: Optional[str] = _run(None, 'folder for a SavedModel of the last checkpoint; default: no export')
     train_steps: int = _run(213000, 'training steps in total', lower=1)
     train_steps_per_eval: int = _run(2000, 'training steps between evaluations (train_and_eval)', lower=1)
-    train_epochs: Optional[float] = _run(None, 'epochs to train in total; replaces --train_steps', above=0)
-    epochs_per_eval: Optional[float] = _run(None, 'epochs per evaluation; replaces --train_steps_per_eval', above=0)
+    train_epochs: Optional[float] = _run(
+        None, 'epochs to train in total; replaces --train_steps', above=0, upper=1_000_000
+    )
+    epochs_per_eval: Optional[float] = _run(
+        None, 'epochs per evaluation; replaces --train_steps_per_eval', above=0, upper=1_000_000
+    )
     min_eval_interval: int = _run(180, 'minimum time between evaluations, in seconds (eval)', lower=0)
     eval_timeout: Optional[int] = _run(None, 'maximum wait for a checkpoint, in seconds (eval); default: none', lower=0)
     save_checkpoints_secs: int = _run(1000, 'seconds between checkpoints; 0: only at the end of a cycle', lower=0)

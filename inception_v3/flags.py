@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import math
 import os
 import re
 import shutil
@@ -22,7 +21,7 @@ from inception_v3 import __version__, rules
 from inception_v3.config import TYPE_NAMES, Config, ConfigError, plain_type, setting_of
 from inception_v3.machines import cluster
 from inception_v3.networks.registry import NETWORKS, OPTIONS
-from inception_v3.presets import DEFAULT_PRESET, DESCRIPTIONS, EPOCHS, PRESETS, steps_of_epochs
+from inception_v3.presets import DEFAULT_PRESET, DESCRIPTIONS, EPOCHS, PRESETS, own_images, steps_of_epochs
 from inception_v3.tpu import topology
 
 _NARROWEST_HELP, _WIDEST_HELP = 20, 100
@@ -224,7 +223,13 @@ def parse(argv: Sequence[str], own_flags: OwnFlags = NO_FLAGS, tf_config: Option
         raise ConfigError('--worker_hosts: only training runs on several machines. Leave out the flag.')
     line = line._replace(fields={**_of_tf_config(tf_config or '', line.fields), **line.fields})
     line = line._replace(config=Config(**with_preset(line)))
-    rules.check(line.config, line.given)
+    # These follow from the numbers of images, and are checked again when those are known.
+    config = line.config
+    if line.preset == 'own_images':
+        config = dataclasses.replace(config, **own_images(config, line.given), profile_steps='')
+    elif config.train_epochs or config.epochs_per_eval:
+        config = dataclasses.replace(config, profile_steps='')
+    rules.check(config, line.given)
     return line
 
 
@@ -305,7 +310,7 @@ def _counted(fields: Dict[str, Any], given: Mapping[str, Any]) -> Dict[str, int]
     """The steps of the epochs, for as many images as are known before the data set's description is read."""
     numbers = ('num_train_images', 'train_batch_size', *EPOCHS.values())
     values = {name: fields.get(name, getattr(Config, name)) for name in numbers}
-    if not all(value is None or 0 < value < math.inf for value in values.values()):
+    if not all(value is None or 0 < value < 1e15 for value in values.values()):
         return {}  # Config refuses the value.
     return {name: steps for name, steps in steps_of_epochs(values).items() if name not in given}
 

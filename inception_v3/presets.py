@@ -298,9 +298,12 @@ def own_images(config: Config, given: FrozenSet[str]) -> Dict[str, Any]:
     settle('depth_multiplier', multiplier)
     settle('height', side)
     settle('width', side)
-    # A power of 2, at most the number of images.
-    batch = settle('train_batch_size', min(_FEW_IMAGES['train_batch_size'], 1 << max(1, images.bit_length() - 1)))
-    settle('eval_batch_size', min(_FEW_IMAGES['eval_batch_size'], config.eval_images))
+    replicas = config.replicas
+    # A power of 2, at most the number of images, or the next larger multiple of the replicas.
+    batch_size = min(_FEW_IMAGES['train_batch_size'], 1 << max(1, images.bit_length() - 1))
+    batch = settle('train_batch_size', -(-batch_size // replicas) * replicas)
+    eval_batch_size = min(_FEW_IMAGES['eval_batch_size'], config.eval_images)
+    settle('eval_batch_size', -(-eval_batch_size // replicas) * replicas)
     epochs = config.train_epochs or max(_EPOCHS, _IMAGES_SEEN / images)
     steps = settle('train_steps', steps_of(epochs, images, batch))
     settle('train_steps_per_eval', -(-steps // _EVALUATIONS))

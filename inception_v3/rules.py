@@ -342,6 +342,7 @@ _NEEDS: Tuple[_Need, ...] = (
     (('init_averages',), 'init_from', lambda c: bool(c.init_from), 'weights to begin from'),
     (('freeze_batch_norm',), 'freeze', lambda c: bool(c.freeze), 'scopes to freeze'),
     (('class_weights',), 'mode', lambda c: c.mode != 'eval', '--mode=train or train_and_eval'),
+    (('keep_best',), 'mode', lambda c: c.mode != 'train', '--mode=train_and_eval or eval'),
     (('min_eval_interval', 'eval_timeout'), 'mode', lambda c: c.mode == 'eval', '--mode=eval'),
 )
 # Values that make a setting meaningless, by flag: the value, and its consequence.

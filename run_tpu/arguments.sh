@@ -9,10 +9,12 @@ print_help() {
   sed -n -e '/^set/q' -e '2,$s/^# \{0,1\}//p' -e 's/^\([A-Z_]*\)=\${[A-Z_]*:\{0,1\}-\(.*\)}$/    \1=\2/p' "$0"
 }
 
+# Sets $name to a flag with two dashes: the program accepts -FLAG for --FLAG.
+spell() { case $1 in --*) name=$1 ;; -*) name=-$1 ;; *) name= ;; esac }
+
 # Sets what is for this script, or ends it; fails for a flag of the program.
 parse_flag() {
-  # The program accepts -FLAG for --FLAG.
-  case $1 in --*) name=$1 ;; -*) name=-$1 ;; *) name= ;; esac
+  spell "$1"
   case $name in
     --architecture=vm | --architecture=node)
       architecture=${name#*=}
@@ -20,7 +22,7 @@ parse_flag() {
       ;;
   esac
   case ${name%%=*} in
-    --help | --h)
+    --help | --h | --helpshort | --helpfull | --helpxml)
       print_help
       exit
       ;;
@@ -157,5 +159,25 @@ check_places() {
   done
   path='[a-z0-9][a-z0-9._-]{1,220}[a-z0-9](/.*)?'
   for name in DATA_DIR MODEL_DIR; do check "$name" "gs://$path" 'gs://BUCKET/FOLDER, with a valid name of a bucket'; done
-  check EXPORT_DIR "(gs://$path|[^:]*)" 'gs://BUCKET/FOLDER, with a valid name of a bucket'
+  if [ "$tpu" = node ]; then
+    check EXPORT_DIR "gs://$path|[^:]*" 'gs://BUCKET/FOLDER, with a valid name of a bucket, or a folder of this machine'
+  else
+    check EXPORT_DIR "(gs://$path)?" 'gs://BUCKET/FOLDER, with a valid name of a bucket, or empty: nothing is copied back'
+  fi
+}
+
+# Ends the script if a new TPU VM would lack a file that a flag of the program names.
+check_files() {
+  if [ "$tpu" = node ] || [ -z "$create" ]; then return; fi
+  for flag; do
+    spell "$flag"
+    case $name in
+      --*=gs://* | --class_weights=balanced) ;;
+      # Other patterns of files begin in DATA_DIR.
+      --class_weights=?* | --init_from=?* | --flagfile=?* | --train_files=[/~]* | --eval_files=[/~]*)
+        fail "$flag: names a file of this machine, which the new TPU VM does not have; copy it to gs://BUCKET/FOLDER," \
+          'and name it there (the flags of a --flagfile can be given to this script)'
+        ;;
+    esac
+  done
 }

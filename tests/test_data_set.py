@@ -359,6 +359,10 @@ def test_parse__counts_the_steps_of_the_images_that_are_known() -> None:
     # A profile after the preset's 750 steps, within the 2,247 of 50 epochs.
     config = command_line('--preset=digits', '--train_epochs=50', '--profile_steps=2001,2010').config
     assert config.train_steps == 2247
+    # The preset's 1,000 steps are of other images.
+    assert command_line('--preset=own_images', '--profile_steps=1101,1110').config.profiled_steps == (1101, 1110)
+    with pytest.raises(ConfigError, match=r'--train_epochs=1e\+305: must be .*at most 1000000'):
+        command_line('--train_epochs=1e305')
 
 
 # The settings that --preset=own_images derives from the size of a data set.
@@ -396,3 +400,8 @@ def test_own_images__given_flags_stay_and_others_follow_from_them(tmp_path: path
     # Averages over the last tenth of the steps; moving statistics, too, since 1,280 images are more than that.
     assert (config.train_steps_per_eval, config.moving_average_decay, config.batch_norm_decay) == (25, 0.9, 0.9)
     assert config.eval_batch_size == 64
+    # Each replica has as many images.
+    config = of_images(tmp_path, 81, 41, '--num_gpus=3')
+    assert (config.train_batch_size, config.eval_batch_size) == (33, 42)
+    with pytest.raises(ConfigError, match=r'--profile_steps=981,982: .*up to --train_steps=970'):
+        of_images(tmp_path, 81, 41, '--num_gpus=3', '--profile_steps=981,982')

@@ -142,6 +142,7 @@ def parsed(text: str) -> flags.CommandLine:
         ('--height=80 --width=299 --auxiliary_head=True', '--auxiliary_head=True', '107'),
         ('--learning_rate_decay=1 --learning_rate_decay_epochs=4', '--learning_rate_decay_epochs=4', 'decay=1.0'),
         ('--mode=train --eval_timeout=5', '--eval_timeout=5', '--mode=train'),
+        ('--mode=train --keep_best', '--keep_best=True', '--mode=train'),
         ('--export_dir=m', '--export_dir=m', '--model_dir'),
         ('--init_from=m/', '--init_from=m/', '--model_dir'),
         ('--init_except=Logits', '--init_except=Logits', '--init_from'),

@@ -134,9 +134,14 @@ def test_run__sets_up_once_and_passes_arguments_output_and_exit_code(project: Pr
 
 
 def test_run__prints_help_without_a_command(project: Project) -> None:
-    for done in (project.call(), project.call('--help')):
+    for done in (project.call(), project.call('--help'), project.call('-h')):
         assert (done.returncode, project.log()) == (0, [])
         assert done.stdout.startswith('./run [--tf=VERSION] COMMAND') and 'PYTHON_IMAGE' in done.stdout
+
+
+def test_run__refuses_unknown_options(project: Project) -> None:
+    assert '--tf: not an option; before COMMAND stands --tf=VERSION' in project.refused('--tf', '2.15')
+    assert '-c: not an option' in project.refused('--tf=2.15', '-c')
 
 
 def test_run__changed_lock_replaces_the_environment(project: Project) -> None:

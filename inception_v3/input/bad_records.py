@@ -69,6 +69,9 @@ class BadRecords:
             with contextlib.closing(checker_of(self._config, split)) as checker:
                 for name in names:
                     file_name, _, position = name.rpartition(SEPARATOR)
+                    if file_name not in path_of:
+                        # An evaluation of other files beside this one skipped it, and names it.
+                        continue
                     number = remote.read(os.path.join(folder_of(self._config, split), name)) if workers else None
                     yield checker.problem_at(path_of[file_name], int(position)), workers.get(number or b'', '')
 

@@ -147,7 +147,7 @@ def summary_of(
         folder = os.path.join(str(config.model_dir), BEST_FOLDER)
         rows.append(('best', f'{best.top_1:.2%} top-1 at step {best.step:,}, in {folder}'))
     # With --log_steps, the names of the published log.
-    if seconds is not None:
+    if seconds is not None and config.mode != 'eval':
         rows.append(('Total Train Time', str(datetime.timedelta(seconds=int(seconds)))))
     if most_accurate:
         rows.append(('Max Accuracy', f'{most_accurate.top_1:.2%} at step {most_accurate.step:,}'))

@@ -453,11 +453,35 @@ def test_slice__is_driven_by_its_name(world: World) -> None:
 
 
 def test_folders__each_bucket_is_listed_and_an_empty_export_is_none(world: World) -> None:
-    done = world.call('--create', '--dry_run', BUCKET='gs://bucket', DATA_DIR='gs://data/records', EXPORT_DIR='')
+    folders = {'BUCKET': 'gs://bucket/', 'DATA_DIR': 'gs://data/records', 'EXPORT_DIR': ''}
+    done = world.call('--create', '--dry_run', **folders)
     lists = [line for line in done.stdout.splitlines() if ' storage ls ' in line]
     assert lists == ['gcloud storage ls gs://data', 'gcloud storage ls gs://bucket']
     folders = '--data_dir=gs://data/records --model_dir=gs://bucket/inception_v3'
     assert done.stdout.count(folders) == 2 and '--export_dir' not in done.stdout
+    # With two slashes, the list of checkpoints would not be found.
+    done = world.call('--create', '--dry_run', MODEL_DIR='gs://bucket/run//')
+    assert done.stdout.count('--model_dir=gs://bucket/run\n') + done.stdout.count('--model_dir=gs://bucket/run ') == 2
+
+
+@pytest.mark.parametrize(
+    'flag',
+    ['--class_weights=w.csv', '-init_from=runs/x', '--train_files=/d/*', '--eval_files=~/x', '--flagfile=my.flags'],
+)
+def test_new_tpu_vm__lacks_files_of_this_machine(world: World, flag: str) -> None:
+    done = world.call('--create', '--dry_run', flag)
+    assert (done.returncode, world.log()) == (2, [])
+    assert f'{flag}: names a file of this machine, which the new TPU VM does not have' in done.stderr
+
+
+def test_new_tpu_vm__has_the_stores_files_and_no_local_export(world: World) -> None:
+    flags = ['--class_weights=balanced', '--init_from=gs://bucket/run', '--train_files=train-*']
+    assert world.call('--create', '--dry_run', *flags).returncode == 0
+    done = world.call('--create', '--dry_run', EXPORT_DIR='my_export')
+    assert done.returncode == 2 and 'EXPORT_DIR=my_export: must be gs://' in done.stderr
+    for beside in (['--architecture=node', '--create'], []):
+        assert world.call('--dry_run', *beside, '--init_from=runs/x').returncode == 0
+    assert world.call('--dry_run', '--architecture=node', EXPORT_DIR='my_export').returncode == 0
 
 
 @pytest.mark.parametrize(

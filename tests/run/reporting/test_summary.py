@@ -124,6 +124,8 @@ def test_summary__shows_optional_values_only_if_they_are_known() -> None:
         'Max Accuracy      75.00% at step 7',
         'Avg. Global Rate  123.5 images/s',
     ]
+    evaluated = dataclasses.replace(config, mode='eval')
+    assert 'Train' not in summary_of(evaluated, DIGITS, EVALUATION, None, None, None, 239.9, EVALUATION)
     for changed, data_set, name in (
         (config, dataclasses.replace(DIGITS, fingerprint=''), 'digits'),
         (dataclasses.replace(config, use_data='fake'), None, 'random images'),
