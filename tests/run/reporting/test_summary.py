@@ -31,6 +31,7 @@ def test_introduction__describes_the_digits_preset() -> None:
     ('changes', 'device'),
     [
         ({'tpu': 'node', 'num_shards': 32}, 'TPU node, 32 cores, 4 hosts, float32'),
+        ({'tpu': 'node', 'num_shards': 16}, 'TPU node, 16 cores, 2 hosts, float32'),
         ({'tpu': 'emulated:8', 'precision': 'bfloat16'}, 'an emulated TPU with 8 cores, bfloat16'),
         ({'master': 'grpc://a'}, 'TPU grpc://a, 8 cores, 1 host, float32'),
     ],
@@ -81,6 +82,7 @@ NO_HEAD = 'the auxiliary head is left out: it needs images of at least 107 x 107
         ({'width': 107, 'height': 107}, [MOMENTS]),
         ({'network': 'resnet50', 'width': 32, 'height': 32}, [MOMENTS]),
         ({'mode': 'eval', 'height': 106}, []),
+        ({'num_train_images': 1024}, [MOMENTS]),
         (
             {'num_train_images': 1000},
             [
@@ -177,6 +179,7 @@ def test_initial_share_of_averages__is_that_of_the_running_average(decay: float)
         # 0.9976 ** 400 = 0.38, and 0.9976 ** 958 = 0.1001.
         ({'train_steps': 400}, '--batch_norm_decay=0.9976: at the end, after 400 steps, .* hold 38% of'),
         ({'train_steps': 958}, 'at the end, after 958 steps'),
+        ({'train_steps': 400, 'train_steps_per_eval': 200}, 'at the end, after 400 steps'),
         ({'train_steps_per_eval': 500}, 'at the first evaluation, after 500 steps, .* hold 30% of'),
         (
             {'train_steps': 1, 'batch_norm_decay': 0.01},
