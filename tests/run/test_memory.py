@@ -367,6 +367,9 @@ def group(own: str, path: str, limit: str, used: str, stat: str = '') -> Dict[st
             5030,
         ),
         (group('4:memory:/\n', '/memory', '9223372036854771712', '2000'), 6500 * KIB),
+        # From an EiB on, a limit means none.
+        (group('4:memory:/\n', '/memory', str(1 << 60), str((1 << 60) - 2000)), 6500 * KIB),
+        (group('4:memory:/\n', '/memory', str((1 << 60) - 1), str((1 << 60) - 2001)), 2000),
     ],
 )
 def test_available_memory__is_the_least_of_machine_and_cgroups(
