@@ -9,7 +9,7 @@ import pytest
 from compat import tf
 from inception_v3.config import Config
 from inception_v3.input.infeed import Infeed
-from inception_v3.run import evaluations
+from inception_v3.run import evaluations, starts
 from inception_v3.run.evaluations import (
     RESULTS_FILE,
     append_evaluation,
@@ -31,7 +31,7 @@ def test_read_evaluations__skips_damaged_lines(tmp_path: Any, caplog: Any) -> No
     assert read_evaluations(str(tmp_path)) == []
     append_evaluation(str(tmp_path), EVALUATION)
     earlier = {name: value for name, value in EVALUATION._asdict().items() if name not in ('data_set', 'fingerprint')}
-    wrong: List[Dict[str, Any]] = [{'step': '5'}, {'top_1': None}, {'changed': [1]}, {'images': True}]
+    wrong: List[Dict[str, Any]] = [{'step': '5'}, {'top_1': None}, {'changed': [1]}, {'images': True}, {'time': 'now'}]
     lines = [earlier, *({**EVALUATION._asdict(), **each} for each in wrong)]
     with open(str(tmp_path / RESULTS_FILE), 'a') as file:
         file.write('\n'.join([*map(json.dumps, lines), '{"step": 8, "check']))
@@ -103,6 +103,9 @@ def test_most_accurate__considers_comparable_evaluations_of_earlier_commands(tmp
         append_evaluation(str(tmp_path), last._replace(step=step, top_1=top_1, images=images))
     append_evaluation(str(tmp_path), last)
     assert most_accurate(str(tmp_path), last).step == 2
+    best = last._replace(top_1=0.875)
+    append_evaluation(str(tmp_path), best)
+    assert most_accurate(str(tmp_path), best) == best
 
 
 @pytest.mark.parametrize(
@@ -168,3 +171,15 @@ def test_result_of__warns_of_images_that_are_missing_besides_skipped_ones() -> N
         line.replace(' top-5 67.89%,', ''),
         'settings that differ from those of the training: width: 1 -> 2; height: 1 -> 2',
     ]
+
+
+def test_changed_since_training__compares_the_data_of_the_last_start(tmp_path: Any) -> None:
+    save_step(str(tmp_path), 7)
+    fake = Config(use_data='fake', model_dir=str(tmp_path / 'new'))
+    lines = [
+        json.dumps({**starts.this_start(dataclasses.replace(fake, use_data=kind), None)._asdict(), 'step': step})
+        for step, kind in enumerate(('fake', 'real'))
+    ]
+    for order, changed in ((lines, ('use_data: real -> fake',)), (lines[:1], ())):
+        (tmp_path / 'starts.jsonl').write_text('\n'.join(order) + '\n')
+        assert changed_since_training(fake, None, str(tmp_path / 'model.ckpt-7')) == changed

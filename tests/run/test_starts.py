@@ -1,14 +1,17 @@
 """Tests of the records of starts, `starts.jsonl` and `config.json`."""
 
 import dataclasses
+import io
 import json
 import os
 import platform
 import sys
 from typing import Any, Dict
 
+import pytest
+
 from inception_v3.config import Config
-from inception_v3.run import versions
+from inception_v3.run import starts, versions
 from inception_v3.run.hooks.watchers import StartRecorder
 from inception_v3.run.starts import (
     FirstStep,
@@ -92,10 +95,10 @@ def test_changed_surroundings__are_those_of_the_last_start(tmp_path: Any) -> Non
     list_checkpoints(str(tmp_path), 1234)
     now = versions.current()
     old = {'versions': {**now, 'tensorflow': '1', 'numpy': '2', 'python': '3'}}
-    write(tmp_path, old, {'step': 5})
+    write(tmp_path, {**old, 'step': 0}, {'step': 5})
     assert changed_surroundings(config) is None
     # An earlier version did not record the processor, nor all versions.
-    write(tmp_path, {'versions': {**now, 'numpy': None}, 'host': {}}, {'step': 1234, 'versions': {}})
+    write(tmp_path, {'step': 5, 'versions': {**now, 'numpy': None}, 'host': {}}, {**old, 'step': 1234})
     assert changed_surroundings(config) is None
     write(tmp_path, {'step': 5}, {**old, 'step': 6, 'host': {'processor': 'old'}})
     processor = this_start(config, None).host['processor']
@@ -111,3 +114,21 @@ def test_first_steps__are_written_in_lines_for_readers(tmp_path: Any) -> None:
     write_first_steps(str(tmp_path), [FirstStep(1, 0.5, 'abc')])
     text = '[\n  {\n    "step": 1,\n    "loss": 0.5,\n    "digest": "abc"\n  }\n]\n'
     assert (tmp_path / 'first_steps.json').read_text() == text
+
+
+def test_read_starts__skips_one_whose_description_has_other_classes(tmp_path: Any) -> None:
+    good, bad = (dataclasses.asdict(dataclasses.replace(DIGITS, num_classes=number)) for number in (11, 12))
+    write(tmp_path, {'step': 1, 'description': good}, {'step': 2, 'description': bad})
+    assert [(start.step, start.info) for start in read_starts(str(tmp_path))] == [(1, DIGITS)]
+
+
+@pytest.mark.parametrize(
+    ('cpuinfo', 'processor'),
+    [
+        ('processor\t: 0\nmodel name\t: One CPU @ 2 GHz \n\nprocessor\t: 1\nmodel name\t: Other\n', 'One CPU @ 2 GHz'),
+        ('processor\t: 0\nBogoMIPS\t: 50.00\n', platform.machine()),
+    ],
+)
+def test_processor__is_the_first_that_the_system_names(cpuinfo: str, processor: str, monkeypatch: Any) -> None:
+    monkeypatch.setattr(starts, 'open', lambda path: io.StringIO(cpuinfo), raising=False)
+    assert starts._processor() == processor

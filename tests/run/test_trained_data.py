@@ -16,6 +16,7 @@ from inception_v3.run.trained_data import (
     trained_data_of,
 )
 from tests.support.checkpoints import save_step
+from tests.support.records import write_records
 
 ONE, OTHER = 'a' * 64, 'b' * 64
 SAMPLES: Dict[str, List[Any]] = {'train': [2, 'c' * 64, 'd' * 64], 'validation': [1, 'e' * 64, 'f' * 64]}
@@ -91,6 +92,9 @@ def test_changes__leave_out_what_a_start_did_not_record() -> None:
         'class 1: cat -> fox',
     )
     assert changes_of_start(start()._replace(description=None), start(['x'])) == ()
+    # Nor is the number of missing files, which follows from the names, a difference.
+    one, other = (start(samples=with_samples(train=[*SAMPLES['train'], missing])) for missing in (0, 1))
+    assert changes_of_start(one, other) == ()
 
 
 @pytest.mark.parametrize(
@@ -154,6 +158,7 @@ def test_trained_data_of__says_that_another_data_set_is_in_its_place(tmp_path: A
     present, config = start(['background', 'fox', 'dog']).info, Config(data_dir=str(tmp_path))
     assert present
     present.write(str(tmp_path))
+    write_records(tmp_path, 'train', [b'x'])
     # The last start decides; files are not compared.
     checkpoint = recorded(tmp_path, start(['background', 'fox', 'dog']), start(samples={'train': [9, 'x', 'y']}))
     assert trained_data_of(config, checkpoint).note == (
