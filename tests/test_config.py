@@ -118,10 +118,18 @@ def test_json__accepts_missing_fields_and_whole_floats() -> None:
 
 
 @pytest.mark.parametrize(
-    'text', ['', '[]', '[' * 100_000, '{"no_such": 1}', '{"train_steps": 0}', '{"train_steps": "many"}']
+    ('text', 'problem'),
+    [
+        ('', 'The configuration is not JSON: Expecting value: '),
+        ('[]', r'The configuration is not a JSON object\.$'),
+        ('[' * 100_000, r'The configuration is not JSON: it is nested too deeply\.$'),
+        ('{"no_such": 1, "train_steps": 5}', r'The configuration has unknown fields: no_such\.$'),
+        ('{"train_steps": 0}', r'--train_steps=0: must be at least 1\.$'),
+        ('{"train_steps": "many"}', r'--train_steps=many: must be a whole number\.$'),
+    ],
 )
-def test_json__invalid_text_is_refused(text: str) -> None:
-    with pytest.raises(ConfigError):
+def test_json__invalid_text_is_refused(text: str, problem: str) -> None:
+    with pytest.raises(ConfigError, match=f'^{problem}'):
         Config.from_json(text)
 
 

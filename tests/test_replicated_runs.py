@@ -84,6 +84,7 @@ def test_run__has_the_bits_of_an_emulated_tpu_and_saves_no_graph(
     assert [each.digest for each in steps] == [each.digest for each in on_tpu]
     # The mean over the replicas, beside the loss of the first core.
     np.testing.assert_allclose(steps[0].loss, on_tpu[0].loss, rtol=0.2)
+    assert len(evaluations(own)) == len(evaluations(tpu)) > 0
     for one, other in zip(evaluations(own), evaluations(tpu)):
         assert (one.step, one.images, one.top_1) == (other.step, 13, other.top_1)
         np.testing.assert_allclose(one.cross_entropy, other.cross_entropy, rtol=1e-6)

@@ -203,6 +203,16 @@ def test_parse__accepts_flags_that_agree(text: str) -> None:
         ('--use_learning_rate_warmup --warmup_epochs=2 --train_steps=1000', ('--warmup_epochs=2', 'takes 4 epochs')),
         ('--preset=resnet50_imagenet --train_steps=1000', ()),
         ('--use_learning_rate_warmup --train_steps=12000', ()),
+        # As many epochs as the warm-up has, and half an epoch more.
+        (
+            '--cold_epochs=5 --use_learning_rate_warmup --train_steps=12 --num_train_images=1024',
+            ('--cold_epochs=5', ''),
+        ),
+        ('--cold_epochs=5 --use_learning_rate_warmup --train_steps=25 --num_train_images=2048', ()),
+        ('--schedule=step --use_learning_rate_warmup --train_steps=8 --num_train_images=1024', ()),
+        ('--schedule=step --use_learning_rate_warmup --train_steps=7 --num_train_images=1024', ('takes 7 epochs', '')),
+        ('--use_learning_rate_warmup --train_epochs=2', ('--train_steps=2503 ends after 2.0.', '')),
+        ('--use_learning_rate_warmup --train_epochs=2 --mode=eval', ()),
     ],
 )
 def test_problems_with_data_set__are_named(text: str, refused: Tuple[str, ...]) -> None:
@@ -210,3 +220,47 @@ def test_problems_with_data_set__are_named(text: str, refused: Tuple[str, ...]) 
     problems = [*problems_with_data_set(command_line.config, command_line.given)]
     assert len(problems) == bool(refused)
     assert all(part in problems[0] for part in refused)
+
+
+@pytest.mark.parametrize(
+    ('text', 'message'),
+    [
+        (
+            '--tpu=node --num_shards=16',
+            '--num_shards=16: no Cloud TPU has so many cores; they have 8, 32, 64, 128, 256, 512, 1024 or 2048.',
+        ),
+        (
+            '--height=80 --width=299 --auxiliary_head=True',
+            '--auxiliary_head=True: needs images of at least 107 x 107 pixels; --height=80 and --width=299 are too '
+            'small. Leave one of the flags out.',
+        ),
+        (
+            '--batch_norm=synchronized --batch_norm_group_size=3',
+            '--batch_norm_group_size=3: must divide the number of cores, 8 (--num_shards).',
+        ),
+        (
+            '--tpu=local --num_shards=32',
+            '--num_shards=32: --tpu=local is the TPU of one machine, which has 8 cores. Name a slice with --tpu=NAME.',
+        ),
+        (
+            '--profile_steps=1,101 --train_steps=500 --train_steps_per_eval=200',
+            '--profile_steps=1,101: must be the first and the last step, counted from 1, such as 101,110: at most 100 '
+            'training steps up to --train_steps=500, without an evaluation between them (--train_steps_per_eval=200, '
+            '--mode=train_and_eval).',
+        ),
+        ('--label_smoothing=1', '--label_smoothing=1: must be below 1; every label would be spread over all classes, '),
+        (f'--model_dir=*{"x" * 4000}', f'--model_dir=*{"x" * 4000}: must not contain any of the characters * ? [.'),
+    ],
+)
+def test_message__has_what_is_wrong_and_allowed(text: str, message: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        parsed(text)
+    (line,) = str(error.value).splitlines()
+    assert line.startswith(message)
+
+
+def test_num_shards__may_be_any_number_without_a_named_cloud_tpu() -> None:
+    for text in ('--num_shards=16', '--use_tpu=False --num_shards=16', '--tpu=emulated:16 --num_shards=16'):
+        parsed(text)
+    parsed('--auxiliary_head=True --height=107 --width=107')
+    parsed('--auxiliary_head=False --height=80')

@@ -86,7 +86,9 @@ def test_run__protects_its_folder_while_it_trains(config: Config, course: List[A
     train = Trainer.train
 
     def look(self: Trainer, until_step: int) -> None:
-        with pytest.raises(RetryableError), trainer_lock.TrainerLock(self._context.model_dir, 'now'):
+        with pytest.raises(RetryableError, match=': in use by process'), trainer_lock.TrainerLock(
+            self._context.model_dir, 'now'
+        ):
             pass
         claims.append(True)
         # On a CPU, no worker can be lost.

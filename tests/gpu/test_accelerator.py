@@ -188,3 +188,25 @@ def test_gpu__asked_for_but_not_visible_is_refused(monkeypatch: Any, capsys: Any
     parts = [f'error: {flag}: ', tf.__version__, 'sees no GPU', './run --tf=2.15', 'nvidia-smi', 'CUDA_VISIBLE_DEVICES']
     assert all(part in message for part in parts), message
     assert not model_dir.exists()
+
+
+@pytest.mark.parametrize(
+    ('values', 'devices'),
+    [
+        ({'num_gpus': 3}, {'GPU': 3}),
+        ({'num_gpus': 3, 'accelerator': 'cpu'}, {'GPU': 0, 'CPU': 3}),
+        ({'num_gpus': 1, 'accelerator': 'cpu'}, {'GPU': 0}),
+        ({'use_tpu': True}, {'GPU': 0}),
+    ],
+)
+def test_set_devices__has_a_device_of_the_cpu_for_each_virtual_gpu(values: Any, devices: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr(accelerator, 'visible_gpus', lambda: 4)
+    config = Config(**{'use_tpu': False, 'train_batch_size': 24, 'eval_batch_size': 24, **values})
+    session = tf.ConfigProto()
+    accelerator.set_devices(session, config)
+    assert dict(session.device_count) == devices
+    options = session.graph_options.rewrite_options
+    assert options.layout_optimizer == options.DEFAULT
+    if not config.use_tpu:
+        accelerator.set_devices(session, dataclasses.replace(config, layout='NHWC'))
+        assert options.layout_optimizer == options.OFF

@@ -7,6 +7,7 @@ import re
 import socket
 import threading
 import time
+import types
 from typing import Any, Callable, Dict, Iterator, List, Tuple
 
 import pytest
@@ -466,3 +467,74 @@ def test_ports__in_use_are_named() -> None:
         with pytest.raises(channel.PortInUseError, match='of worker 1, is in use by another process'):
             channel.check_port_is_free(workers.addresses, 1)
     channel.check_port_is_free(workers.addresses, 1)
+
+
+@pytest.fixture
+def links() -> Iterator[Tuple[channel._Link, channel._Link]]:
+    """Both ends of a connection of this machine."""
+    with socket.socket() as server:
+        server.bind(('127.0.0.1', 0))
+        server.listen()
+        one = socket.create_connection(server.getsockname())
+        other, _ = server.accept()
+    both = channel._Link(one, 20), channel._Link(other, 20)
+    yield both
+    for each in both:
+        each.close()
+
+
+def test_link__sends_at_once_messages_of_limited_length(links: Any) -> None:
+    one, other = links
+    assert one._connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+    # 256 KiB and the end of the line. One byte more is cut, which may be that end.
+    longest = (1 << 18) - len('{"kind": "answer", "value": ""}')
+    for length, is_received in ((longest, True), (longest + 2, False)):
+        sending = threading.Thread(target=one.send, args=['answer', 'x' * length], daemon=True)
+        one.send('alive')
+        sending.start()
+        if is_received:
+            assert other.receive() == ('answer', 'x' * length)
+        else:
+            with pytest.raises(OSError, match='it sent no message of this program'):
+                other.receive()
+
+
+@pytest.mark.parametrize(('timeout', 'pause'), [(2, 0.5), (30, 7.5), (40, 10), (60, 10)])
+def test_signs_of_life__come_four_times_in_the_timeout_or_more_often(
+    timeout: int, pause: float, monkeypatch: Any
+) -> None:
+    told: List[str] = []
+    worker: Any = types.SimpleNamespace(_has_left=False, _timeout=timeout, _tell=told.append)
+    pauses = []
+
+    def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        worker._has_left = len(pauses) == 2
+
+    monkeypatch.setattr(channel, 'time', types.SimpleNamespace(sleep=sleep))
+    Channel._show_life(worker)
+    assert (told, pauses) == (['alive'] * 2, [pause] * 2)
+
+
+def test_own_address__is_that_of_the_name_or_all_if_the_name_is_of_another() -> None:
+    inet = socket.AF_INET
+    assert channel._own_address('127.0.0.1', 5) == (inet, ('127.0.0.1', 5))
+    # An address for documentation (RFC 5737), and a name without one (RFC 6761).
+    for other in ('192.0.2.1', 'no-such-host.invalid'):
+        assert channel._own_address(other, 5) == (inet, ('', 5))
+
+
+def test_waiting__is_said_at_once_and_then_each_minute(monkeypatch: Any) -> None:
+    worker: Any = types.SimpleNamespace(_addresses=free_addresses(2), _timeout=30, _has_left=False)
+    worker._untold, worker._name_of, worker._say_unresolved = list, str, lambda numbers: None
+    # The seconds of each attempt, and those at which the wait was said.
+    seconds, said = [0.0], []
+
+    def sleep(pause: float) -> None:
+        seconds.append(seconds[-1] + pause)
+        worker._has_left = len(said) == 3
+
+    monkeypatch.setattr(channel, 'time', types.SimpleNamespace(sleep=sleep, monotonic=lambda: seconds[-1]))
+    monkeypatch.setattr(channel.logger, 'info', lambda text, *values: said.append(seconds[-1]))
+    assert channel.Later._connected(worker, False) == (None, '')
+    assert said == [0, 60, 120] and seconds == [number / 2 for number in range(242)]

@@ -157,7 +157,12 @@ def test_place_of__is_none_without_addresses_and_a_number(arguments: str) -> Non
     [
         ('--task_index=0', '', '--task_index=0: needs --worker_hosts'),
         (f'--worker_hosts={A},{B}', '', '--worker_hosts=.*: needs --task_index.* from 0 to 1'),
-        (f'--worker_hosts={A},{B} --task_index=2', '', '--task_index=2: must be at most 1'),
+        (
+            f'--worker_hosts={A},{B} --task_index=2',
+            '',
+            f'^--task_index=2: must be at most 1; --worker_hosts={A},{B} has 2 machines.$',
+        ),
+        (f'--worker_hosts={A},{B},d:1 --train_batch_size=3 --eval_batch_size=3', '', 'among them, from 0 to 2.$'),
         (f'--worker_hosts={A} --task_index=0', '', 'must be the addresses of at least two machines'),
         (f'--worker_hosts={A},,{B} --task_index=0', '', ' is not an address HOST:PORT'),
         (f'--worker_hosts={A},{A} --task_index=0', '', 'is the address of two workers'),

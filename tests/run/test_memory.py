@@ -25,6 +25,7 @@ from inception_v3.run.memory import (
     available_memory,
     check_fits,
     evaluation_memory,
+    in_words,
     replica_memory,
     sizes_for,
     training_memory,
@@ -266,6 +267,64 @@ def test_training_memory__agrees_with_the_peak_of_a_run(tmp_path: pathlib.Path) 
     assert PROGRAM + training_memory(DIGITS).of(32) == pytest.approx(peak, rel=ERROR)
 
 
+@pytest.mark.parametrize(
+    ('changes', 'reference', 'training', 'evaluation'),
+    [
+        # Estimates that docs/known-behaviour.md compares with peaks: of one replica, of three, of two emulated cores.
+        ({}, (44166528, 1576376), (66232432, 1576376), (27651820, 368560)),
+        (
+            {'depth_multiplier': 0.01, 'num_gpus': 3},
+            *((272994416, 1270972), (600769408, 1270972), (8495100, 368560)),
+        ),
+        (
+            {'depth_multiplier': 0.01, 'use_tpu': True, 'tpu': 'emulated:2', 'num_shards': 2},
+            *((450390720, 1270972), (455574048, 1270972), (1319896, 368560)),
+        ),
+    ],
+)
+def test_memory__of_the_digits_is_estimated_to_the_byte(
+    changes: Any, reference: Any, training: Any, evaluation: Any
+) -> None:
+    config = dataclasses.replace(DIGITS, **changes)
+    assert training_memory(config) == (reference if IS_REFERENCE else training)
+    assert evaluation_memory(config) == evaluation
+    assert (690 if IS_REFERENCE else 800) * 10**6 == PROGRAM
+
+
+@pytest.mark.parametrize(
+    ('size', 'text'),
+    [
+        (0, '0.0 MiB'),
+        (3 << 19, '1.5 MiB'),
+        ((1 << 30) - (1 << 19), '1,023.5 MiB'),
+        (1 << 30, '1.0 GiB'),
+        ((1 << 40) - (1 << 29), '1,023.5 GiB'),
+        (1 << 40, '1.0 TiB'),
+        (1234 << 40, '1,234.0 TiB'),
+    ],
+)
+def test_in_words__has_the_largest_unit_that_fits(size: int, text: str) -> None:
+    assert in_words(size) == text
+
+
+def test_check_fits__names_the_copies_and_the_most_of_several_machines() -> None:
+    emulated = dataclasses.replace(SMALL, mode='train', use_tpu=True, tpu='emulated:4', num_shards=4)
+    with pytest.raises(
+        ConfigError, match=r'^--network=inception_v3, --depth_multiplier=0\.01, --num_classes=11: '
+    ) as one:
+        check_fits(emulated, 10**8)
+    end = 'Each of the 4 cores has a copy of them: decrease --tpu=emulated:4, or use a smaller network.'
+    assert str(one.value).endswith(f'; 95.4 MiB are available on this machine. {end}')
+    # Three machines of two replicas: a multiple of six, a third of which fits on each.
+    hosts = {'worker_hosts': 'a:1,b:1,c:1', 'task_index': 0, 'num_gpus': 2, 'train_batch_size': 6000}
+    together = dataclasses.replace(SMALL, mode='train', eval_batch_size=6, **hosts)
+    memory = training_memory(together)
+    with pytest.raises(ConfigError, match=r'At most --train_batch_size=108 fits; smaller') as other:
+        check_fits(together, int(0.8 * memory.of(37)))
+    assert f'needs an estimated {in_words(memory.of(2000))} of memory; ' in str(other.value)
+    assert str(other.value).startswith('--train_batch_size=6000, --height=75, --width=75: training needs')
+
+
 def test_check_fits__accepts_the_digits_and_tasks_of_other_machines() -> None:
     check_fits(DIGITS, GIB // 4)
     for values in (
@@ -308,6 +367,9 @@ def group(own: str, path: str, limit: str, used: str, stat: str = '') -> Dict[st
             5030,
         ),
         (group('4:memory:/\n', '/memory', '9223372036854771712', '2000'), 6500 * KIB),
+        # From an EiB on, a limit means none.
+        (group('4:memory:/\n', '/memory', str(1 << 60), str((1 << 60) - 2000)), 6500 * KIB),
+        (group('4:memory:/\n', '/memory', str((1 << 60) - 1), str((1 << 60) - 2001)), 2000),
     ],
 )
 def test_available_memory__is_the_least_of_machine_and_cgroups(

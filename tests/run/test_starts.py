@@ -1,15 +1,27 @@
 """Tests of the records of starts, `starts.jsonl` and `config.json`."""
 
 import dataclasses
+import io
+import json
 import os
 import platform
 import sys
-from typing import Any
+from typing import Any, Dict
+
+import pytest
 
 from inception_v3.config import Config
+from inception_v3.run import starts, versions
 from inception_v3.run.hooks.watchers import StartRecorder
-from inception_v3.run.starts import read_starts, starts_before
-from tests.support.checkpoints import save_step
+from inception_v3.run.starts import (
+    FirstStep,
+    changed_surroundings,
+    read_starts,
+    starts_before,
+    this_start,
+    write_first_steps,
+)
+from tests.support.checkpoints import list_checkpoints, save_step
 from tests.support.evaluations import DIGITS
 
 
@@ -44,3 +56,79 @@ def test_record__adds_one_line_per_command_and_logs_a_changed_configuration(tmp_
     path.write_text('{broken')
     StartRecorder(changed, None).graph_built()
     assert f'replacing a damaged file: {path}: ' in caplog.text and Config.from_json(path.read_text()) == changed
+
+
+def write(folder: Any, *changes: Dict[str, Any]) -> None:
+    """Writes a start for each set of changes to the present one."""
+    start = this_start(Config(model_dir=str(folder), use_data='fake'), None)
+    lines = [{**start._asdict(), **each} for each in changes]
+    (folder / 'starts.jsonl').write_text(''.join(f'{json.dumps(line)}\n' for line in lines))
+
+
+def test_start__in_words_names_the_data_set_and_its_sizes(tmp_path: Any) -> None:
+    config = Config(model_dir=str(tmp_path), use_data='fake')
+    assert str(this_start(config, DIGITS)) == (
+        'digits: scikit-learn; 1,438 training and 359 validation images, fingerprint 0123456789abcdef'
+    )
+    own = this_start(config, None, {'path': 'w'}, ['a', 'b'])
+    assert str(own) == 'unnamed, fingerprint unknown'
+    assert (own.weights, own.class_names, this_start(config, None).class_names) == ({'path': 'w'}, ['a', 'b'], None)
+
+
+def test_starts_before__begin_with_the_last_one_at_step_0(tmp_path: Any) -> None:
+    write(tmp_path, *({'step': step, 'directory': str(n)} for n, step in enumerate((0, 3, 0, 2, 4, 5, 9))))
+    for step, expected in ((1, '2'), (4, '23'), (5, '234'), (9, '2345'), (10, '23456')):
+        save_step(str(tmp_path), step)
+        assert ''.join(start.directory for start in starts_before(str(tmp_path / f'model.ckpt-{step}'))) == expected
+    # Imported weights are of step 0.
+    save_step(str(tmp_path), 0)
+    write(tmp_path, {'step': 0})
+    assert len(starts_before(str(tmp_path / 'model.ckpt-0'))) == 1
+    write(tmp_path, {'step': 3}, {'step': 4})
+    assert [start.step for start in starts_before(str(tmp_path / 'model.ckpt-9'))] == [3, 4]
+
+
+def test_changed_surroundings__are_those_of_the_last_start(tmp_path: Any) -> None:
+    config = Config(model_dir=str(tmp_path), seed=0)
+    assert changed_surroundings(config) is None
+    save_step(str(tmp_path), 1234)
+    list_checkpoints(str(tmp_path), 1234)
+    now = versions.current()
+    old = {'versions': {**now, 'tensorflow': '1', 'numpy': '2', 'python': '3'}}
+    write(tmp_path, {**old, 'step': 0}, {'step': 5})
+    assert changed_surroundings(config) is None
+    # An earlier version did not record the processor, nor all versions.
+    write(tmp_path, {'step': 5, 'versions': {**now, 'numpy': None}, 'host': {}}, {**old, 'step': 1234})
+    assert changed_surroundings(config) is None
+    write(tmp_path, {'step': 5}, {**old, 'step': 6, 'host': {'processor': 'old'}})
+    processor = this_start(config, None).host['processor']
+    assert changed_surroundings(config) == (
+        '--seed=0: the run has trained in other surroundings up to step 1,234: '
+        f'tensorflow: 1 -> {now["tensorflow"]}; numpy: 2 -> {now["numpy"]}; processor: old -> {processor}. No run in '
+        'one of them repeats its bits; to repeat it, restore them'
+    )
+    assert changed_surroundings(dataclasses.replace(config, seed=None)) is None
+
+
+def test_first_steps__are_written_in_lines_for_readers(tmp_path: Any) -> None:
+    write_first_steps(str(tmp_path), [FirstStep(1, 0.5, 'abc')])
+    text = '[\n  {\n    "step": 1,\n    "loss": 0.5,\n    "digest": "abc"\n  }\n]\n'
+    assert (tmp_path / 'first_steps.json').read_text() == text
+
+
+def test_read_starts__skips_one_whose_description_has_other_classes(tmp_path: Any) -> None:
+    good, bad = (dataclasses.asdict(dataclasses.replace(DIGITS, num_classes=number)) for number in (11, 12))
+    write(tmp_path, {'step': 1, 'description': good}, {'step': 2, 'description': bad})
+    assert [(start.step, start.info) for start in read_starts(str(tmp_path))] == [(1, DIGITS)]
+
+
+@pytest.mark.parametrize(
+    ('cpuinfo', 'processor'),
+    [
+        ('processor\t: 0\nmodel name\t: One CPU @ 2 GHz \n\nprocessor\t: 1\nmodel name\t: Other\n', 'One CPU @ 2 GHz'),
+        ('processor\t: 0\nBogoMIPS\t: 50.00\n', platform.machine()),
+    ],
+)
+def test_processor__is_the_first_that_the_system_names(cpuinfo: str, processor: str, monkeypatch: Any) -> None:
+    monkeypatch.setattr(starts, 'open', lambda path: io.StringIO(cpuinfo), raising=False)
+    assert starts._processor() == processor

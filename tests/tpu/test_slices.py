@@ -178,3 +178,12 @@ def test_fake_images__are_shared_by_the_hosts() -> None:
     for host, labels in enumerate(([0, 3, 6], [1, 4], [2, 5])):
         found = labels_of(read(config, False, 3, context=Host(host, 3)))
         assert found == [*labels, *[PADDING_LABEL] * (3 - len(labels))]
+
+
+def test_evaluation_steps__are_those_of_the_host_with_the_most_images(uneven_dir: str) -> None:
+    config = make_small_config(uneven_dir, num_eval_images=19, eval_batch_size=4)
+    assert slices.evaluation_steps(config) == 5
+    assert slices.evaluation_steps(dataclasses.replace(config, eval_total_size=16)) == 4
+    slice_of_two = dataclasses.replace(config, use_tpu=True, tpu='emulated:4x2', num_shards=4)
+    # 13 images by two in a step.
+    assert slices.evaluation_steps(slice_of_two) == 7

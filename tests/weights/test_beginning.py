@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from inception_v3.config import Config
-from inception_v3.weights.beginning import LOADED, NEW, UNUSED, account, plan, warnings_of
+from inception_v3.weights.beginning import LOADED, NEW, UNUSED, account, origin_of, origin_text, plan, warnings_of
 from inception_v3.weights.sources import AVERAGE, Source, WeightsError
 
 CONFIG = Config(init_from='source', num_classes=3)
@@ -123,3 +123,34 @@ def test_plan__converts_finite_floating_point_numbers(value: List[float], messag
     else:
         loaded = plan(NETWORK, OTHERS, weights, CONFIG).values['Net/Logits/biases']
         assert loaded.dtype == np.float32 and (loaded == np.array(value, np.float32)).all()
+
+
+@pytest.mark.parametrize(
+    ('averages', 'init_averages', 'values', 'text'),
+    [
+        (True, True, 'average', 'averages of the weights'),
+        (True, False, 'raw', 'weights, not averages'),
+        (False, False, 'raw', 'weights, not averages'),
+        (False, True, 'raw', 'weights; it has no averages of them'),
+    ],
+)
+def test_origin__says_which_values_are_taken(averages: bool, init_averages: bool, values: str, text: str) -> None:
+    config, own = dataclasses.replace(CONFIG, init_averages=init_averages), source(averages)
+    assert origin_of(own._replace(path='/a/ckpt'), config) == {
+        **{'path': '/a/ckpt', 'kind': 'checkpoint', 'step': 7, 'values': values, 'digest': 'digest'}
+    }
+    own.values['global_step'] = np.array(1234)
+    beginning = plan(NETWORK, OTHERS, own, config)
+    assert origin_text(beginning, own, config) == f'source/model.ckpt-7 (checkpoint, step 1,234): {text}'
+
+
+def test_account__of_weights_without_averages_has_none() -> None:
+    beginning = plan(NETWORK, OF_RUN, source(averages=True), dataclasses.replace(CONFIG, init_averages=False))
+    assert account(beginning) == {
+        # 3 x 2 and 2 values of the layer, 2 x 3 and 3 of the classifier.
+        LOADED: '4 variables of the network with 17 values',
+        NEW: '2 variables of optimizer, averages and step',
+        UNUSED: '4 variables of the source',
+    }
+    whole = plan(NETWORK, [], source(), CONFIG)
+    assert account(whole)[NEW] == 'none'

@@ -120,3 +120,36 @@ def test_read__refuses_damaged_and_incomplete_checkpoints(tmp_path: Any) -> None
         sources.read(str(tmp_path))
     with pytest.raises(WeightsError, match='no complete checkpoint'):
         sources.read(str(tmp_path / 'model.ckpt-3'))
+
+
+def test_source__has_the_step_of_a_scalar_alone() -> None:
+    for value, step, text in (
+        (np.array(1234), 1234, 'p (npz, step 1,234)'),
+        (np.array([0]), 0, 'p (npz, step 0)'),
+        (np.array([1, 2]), None, 'p (npz)'),
+        (None, None, 'p (npz)'),
+    ):
+        source = sources.Source('p', 'npz', {} if value is None else {'global_step': value}, '', None)
+        assert (source.step, str(source), source.has_averages) == (step, text, False)
+
+
+def test_check_memory__allows_256_mib_or_16_times_the_file() -> None:
+    sources.check_memory(1 << 28, 1)
+    sources.check_memory(16 * (1 << 25), 1 << 25)
+    with pytest.raises(
+        ValueError, match=r'^its tensors need 268,435,457 bytes of memory, too many for a file of 1,024'
+    ):
+        sources.check_memory((1 << 28) + 1, 1024)
+    with pytest.raises(ValueError, match='need 536,870,913 bytes'):
+        sources.check_memory(16 * (1 << 25) + 1, 1 << 25)
+
+
+def test_check_members__reads_their_number_in_the_last_record() -> None:
+    def end(count: int) -> bytes:
+        # Another record before it, which is part of a member; disks, members on this disk, and in all.
+        earlier = b'PK\5\6' + b'\xff' * 20
+        return earlier + b'PK\5\6' + bytes(6) + count.to_bytes(2, 'little') + bytes(10)
+
+    sources.check_members(end(10_000))
+    with pytest.raises(ValueError, match=r'^it holds 10,001 arrays; weights are at most 10,000$'):
+        sources.check_members(end(10_001))

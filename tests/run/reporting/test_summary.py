@@ -12,6 +12,7 @@ from inception_v3.config import Config
 from inception_v3.moving_average import update_averages
 from inception_v3.presets import PRESETS
 from inception_v3.run.summary import initial_share_of_averages, introduction_of, notes_of, summary_of, warnings_of
+from inception_v3.tpu import accelerator
 from tests.support.evaluations import DIGITS, EVALUATION
 
 
@@ -30,6 +31,7 @@ def test_introduction__describes_the_digits_preset() -> None:
     ('changes', 'device'),
     [
         ({'tpu': 'node', 'num_shards': 32}, 'TPU node, 32 cores, 4 hosts, float32'),
+        ({'tpu': 'node', 'num_shards': 16}, 'TPU node, 16 cores, 2 hosts, float32'),
         ({'tpu': 'emulated:8', 'precision': 'bfloat16'}, 'an emulated TPU with 8 cores, bfloat16'),
         ({'master': 'grpc://a'}, 'TPU grpc://a, 8 cores, 1 host, float32'),
     ],
@@ -47,6 +49,28 @@ def test_introduction__names_device_and_batches_of_an_evaluation(changes: Any, d
 
 
 MOMENTS = "batch normalization: local: over each core's own 128 images; the first core's moving statistics are kept"
+
+
+@pytest.mark.parametrize(
+    ('changes', 'device'),
+    [
+        ({}, 'the CPU of this machine'),
+        ({'num_gpus': 2}, '2 virtual devices of the CPU of this machine'),
+        (
+            {'worker_hosts': 'a:1,b:1', 'task_index': 1},
+            'the CPU of this machine; worker 1 of 2 machines',
+        ),
+        (
+            {'worker_hosts': 'a:1,b:1,c:1', 'task_index': 0, 'train_batch_size': 12, 'eval_batch_size': 12},
+            'the CPU of this machine; worker 0 of 3 machines',
+        ),
+    ],
+)
+def test_introduction__names_the_devices_and_machines(changes: Any, device: str) -> None:
+    config = dataclasses.replace(Config(use_tpu=False, accelerator='cpu', use_data='fake', model_dir='m'), **changes)
+    assert f'\ndevice    {device}, float32\n' in introduction_of(config, None)
+
+
 NO_HEAD = 'the auxiliary head is left out: it needs images of at least 107 x 107 pixels'
 
 
@@ -58,6 +82,7 @@ NO_HEAD = 'the auxiliary head is left out: it needs images of at least 107 x 107
         ({'width': 107, 'height': 107}, [MOMENTS]),
         ({'network': 'resnet50', 'width': 32, 'height': 32}, [MOMENTS]),
         ({'mode': 'eval', 'height': 106}, []),
+        ({'num_train_images': 1024}, [MOMENTS]),
         (
             {'num_train_images': 1000},
             [
@@ -156,6 +181,7 @@ def test_initial_share_of_averages__is_that_of_the_running_average(decay: float)
         # 0.9976 ** 400 = 0.38, and 0.9976 ** 958 = 0.1001.
         ({'train_steps': 400}, '--batch_norm_decay=0.9976: at the end, after 400 steps, .* hold 38% of'),
         ({'train_steps': 958}, 'at the end, after 958 steps'),
+        ({'train_steps': 400, 'train_steps_per_eval': 200}, 'at the end, after 400 steps'),
         ({'train_steps_per_eval': 500}, 'at the first evaluation, after 500 steps, .* hold 30% of'),
         (
             {'train_steps': 1, 'batch_norm_decay': 0.01},
@@ -186,3 +212,36 @@ def test_warnings__suggest_a_decay_that_forgets(steps: int) -> None:
     suggested = float(re.findall(r'Use --batch_norm_decay=([\d.]+) ', warning)[0])
     assert 0.001 < suggested**steps < 0.0101
     assert not [*warnings_of(dataclasses.replace(config, batch_norm_decay=suggested))]
+
+
+def test_notes_of__warn_of_virtual_gpus_and_of_seeds_on_real_ones(monkeypatch: Any) -> None:
+    virtual = Config(use_tpu=False, accelerator='cpu', num_gpus=2, mode='eval')
+    (note,) = notes_of(virtual)
+    assert note.startswith('THE GPUS ARE VIRTUAL: 2 replicas on devices of this CPU.\n')
+    assert [*notes_of(dataclasses.replace(virtual, num_gpus=1))] == []
+    monkeypatch.setattr(accelerator, 'visible_gpus', lambda: 2)
+    on_gpus = Config(use_tpu=False, num_gpus=2, mode='train')
+    last_bits = 'on a GPU, --seed repeats data and initial weights, but not the last bits of every sum'
+    for seed, is_said in ((None, False), (0, True), (1, True)):
+        notes = [*notes_of(dataclasses.replace(on_gpus, seed=seed))]
+        assert (last_bits in notes) == is_said and not any('VIRTUAL' in note for note in notes)
+    assert last_bits not in notes_of(Config(use_tpu=False, accelerator='cpu', seed=1, mode='train'))
+
+
+def test_class_weights__are_shown_with_the_classes_at_both_ends() -> None:
+    config = Config(model_dir='m', data_dir='d', num_classes=4, class_weights='w.csv=9,0.51234,2,1.5')
+    named = DatasetInfo('pets', '', 1, 1, 4, ['background', 'cat', 'dog', ''], '')
+
+    def shown(config: Config, data_set: Any) -> List[str]:
+        lines = summary_of(config, data_set, None, None, None, None).splitlines()
+        return [line.partition('  ')[2] for line in lines if line.startswith('class weights')]
+
+    assert shown(config, named) == ['w.csv, 0.5123 (cat) to 2 (dog)']
+    # A background has a weight that no image has; without names, class 0 is the background.
+    others = dataclasses.replace(named, class_names=['x', 'cat', 'dog', ''])
+    assert shown(config, others) == ['w.csv, 0.5123 (cat) to 9 (x)']
+    assert shown(config, None) == ['w.csv, 0.5123 (class 1) to 2 (class 2)']
+    unnamed = dataclasses.replace(config, class_weights='w.csv=1,1,1,0.5')
+    assert shown(unnamed, named) == ['w.csv, 0.5 (class 3) to 1 (cat)']
+    for other in (dataclasses.replace(config, mode='eval'), dataclasses.replace(config, class_weights='')):
+        assert shown(other, named) == []

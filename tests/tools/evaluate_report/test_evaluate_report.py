@@ -339,7 +339,7 @@ def test_settings__of_the_evaluation_are_those_of_the_run_and_the_flags(
     for path in records.find_shards(empty, records.VALIDATION):
         with open(path, 'w'):
             pass
-    with pytest.raises(records.DataError):
+    with pytest.raises(records.DataError, match='no records'):
         settings(f'--data_dir={empty}')
 
 

@@ -7,12 +7,8 @@ import pytest
 
 from inception_v3.weights.sources import WeightsError
 from tools.weights.architecture import Architecture, Layer
-from tools.weights.changes import (
-    change_class_0,
-    change_images,
-    fold_scales,
-    images_of,
-)
+from tools.weights.changes import change_class_0, change_images, fold_scales, images_of, with_images
+from tools.weights.changes import normalized as normalized_by
 from tools.weights.choices import ADD, DROP, KEEP
 
 LAYER, CLASSIFIER = 'Net/Layer', 'Net/Logits'
@@ -112,3 +108,38 @@ def test_change_images__of_padded_images_may_scale_and_not_shift() -> None:
     changed = change_images(weights(), PADDED, 'imagenet', 'vgg')
     kernel = weights()[f'{LAYER}/weights'][0, 0] / (255 * np.array([[0.229], [0.224], [0.225]]))
     np.testing.assert_allclose(changed[f'{LAYER}/weights'][0, 0], kernel, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ('name', 'text'),
+    [
+        ('inception', 'pixels in [-1, 1]'),
+        ('unit', 'pixels in [0, 1]'),
+        ('imagenet', 'pixels in [0, 1] minus 0.485, 0.456, 0.406, divided by 0.229, 0.224, 0.225'),
+    ],
+)
+def test_images__in_words_have_their_ends_or_mean_and_deviation(name: str, text: str) -> None:
+    own = images_of(name)
+    assert (str(own), own.name) == (text, name)
+    # A thousandth of a deviation makes no difference.
+    blue = np.array([0, 0, 1])
+    for shift, expected in ((0.0009, name), (0.0015, '')):
+        assert own._replace(shift=own.shift + shift * blue).name == expected
+    assert str(own._replace(shift=own.shift + 1e-3 * blue)).startswith('pixels in [0, 1] minus ')
+
+
+def test_change_images__of_padded_images_allows_the_shifts_of_published_means() -> None:
+    old = normalized_by([0.5, 0.5, 0.5], 0.25)
+    for shift, is_allowed in ((0.0099, True), (-0.0099, True), (0.0101, False), (-0.0101, False)):
+        new = old._replace(shift=old.shift + shift * np.array([0, 1, 0]))
+        if is_allowed:
+            with_images(weights(), PADDED, old, new)
+        else:
+            with pytest.raises(WeightsError, match='differ by a shift'):
+                with_images(weights(), PADDED, old, new)
+        with_images(weights(), NETWORK, old, new)
+
+
+def test_change_class_0__drops_one_of_two_classes() -> None:
+    values = change_class_0(weights(classes=2), NETWORK, DROP)
+    assert values[f'{CLASSIFIER}/biases'].shape == (1,)

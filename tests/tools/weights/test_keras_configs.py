@@ -347,6 +347,10 @@ def test_write__lists_layers_as_keras_does() -> None:
     with h5py.File(io.BytesIO(keras_file()), 'r') as file:
         # Some versions of h5py give bytes, others texts.
         names = [*np.array(file.attrs['layer_names'], str)]
+        # As files of Keras that this layout is of.
+        assert [*map(str, np.array([file.attrs['backend'], file.attrs['keras_version']], str))] == [
+            *('tensorflow', '2.2.4-tf')
+        ]
         of_weights = [[*np.array(file[name].attrs['weight_names'], str)] for name in names]
     assert (len(names), names[-1]) == (2 * 94 + 1, 'predictions')
     # Mixed_5b, after five convolutions: by the distance from its beginning.
@@ -354,6 +358,16 @@ def test_write__lists_layers_as_keras_does() -> None:
     expected = [f'{kind}_{n}' for each in convs for kind in ('conv2d', 'batch_normalization') for n in each]
     assert names[:4] == ['conv2d', 'batch_normalization', 'conv2d_1', 'batch_normalization_1']
     assert names[10:24] == expected
+    # The other blocks by their first convolutions: Mixed_6a, 6b, 7a and 7b, as Keras 3.15 lists its own model.
+    for block in (
+        'c27 b27 c28 b28 c26 c29 b26 b29',
+        'c34 b34 c35 b35 c31 c36 b31 b36 c32 c37 b32 b37 c30 c33 c38 c39 b30 b33 b38 b39',
+        'c72 b72 c73 b73 c70 c74 b70 b74 c71 c75 b71 b75',
+        'c80 b80 c77 c81 b77 b81 c78 c79 c82 c83 c76 b78 b79 b82 b83 c84 b76 b84',
+    ):
+        own = [{'c': 'conv2d', 'b': 'batch_normalization'}[each[0]] + f'_{each[1:]}' for each in block.split()]
+        begin = names.index(own[0])
+        assert names[begin : begin + len(own)] == own
     assert of_weights[0] == ['conv2d/kernel:0'] and of_weights[-1] == ['predictions/kernel:0', 'predictions/bias:0']
     assert of_weights[1] == [f'batch_normalization/{name}:0' for name in NORM[1:]]
 

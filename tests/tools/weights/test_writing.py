@@ -117,3 +117,49 @@ def test_export__of_another_auxiliary_head_is_for_frameworks_without_one(tmp_pat
         writing._check(weights, str(tmp_path / 'a.pth'), 'torchvision', '')
     writing._check(weights, str(tmp_path / 'a.pth'), 'timm', '')
     writing._check(other, str(tmp_path / 'a.pth'), 'torchvision', 'unit')
+
+
+@pytest.mark.parametrize(
+    ('kind', 'path', 'head', 'expression'),
+    [
+        ('npz', 'a.npz', True, '--init_from={path}, or numpy.load({path!r})'),
+        ('slim', 'a.ckpt', True, "tf.train.Saver(slim.get_model_variables()).restore(session, '{path}')"),
+        ('keras', 'a.h5', False, 'tf.keras.applications.InceptionV3(weights={path!r}, classes=5)'),
+        (
+            'torchvision',
+            *('a.pth', True, 'torchvision.models.inception_v3(num_classes=5).load_state_dict(torch.load({path!r}))'),
+        ),
+        (
+            'torchvision',
+            *('a.safetensors', False),
+            'torchvision.models.inception_v3(num_classes=5, aux_logits=False).load_state_dict('
+            'safetensors.torch.load_file({path!r}))',
+        ),
+        (
+            'timm',
+            *('a.bin', False, "timm.create_model('tf_inception_v3', num_classes=5, checkpoint_path={path!r})"),
+        ),
+    ],
+)
+def test_export__says_how_to_load_the_file(
+    kind: str, path: str, head: bool, expression: str, tmp_path: Any, monkeypatch: Any
+) -> None:
+    # As if the frameworks had the narrow network.
+    monkeypatch.setattr(writing, 'inception', lambda: architecture.inception(NARROW))
+    path, weights = str(tmp_path / path), narrow() if head else without(narrow(), 'AuxLogits')
+    variables = len(weights.values)
+    assert writing.export(weights, path, kind) == [
+        f'wrote {path} for {kind}: {variables} variables',
+        f'  to load it: {expression.format(path=path)}',
+    ]
+
+
+def test_weights__in_words_have_classes_head_and_parameters() -> None:
+    parameters = sum(value.size for name, value in narrow().values.items() if '/moving_' not in name)
+    whole = narrow()._replace(path='p', origin=KERAS)
+    assert str(whole) == f'p: inception_v3 of Keras, 5 classes, with auxiliary head, {parameters:,} parameters'
+    body = without(without(whole, 'AuxLogits'), '/Logits')
+    own = sum(value.size for name, value in body.values.items() if '/moving_' not in name)
+    assert str(body) == f'p: inception_v3 of Keras, no classifier, without auxiliary head, {own:,} parameters'
+    many = RESNET._replace(values={'ResNet50/logits/biases': np.zeros(1000)})
+    assert str(many) == 'r: resnet50 of PyTorch, 1,000 classes, 1,000 parameters'
