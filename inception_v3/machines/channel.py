@@ -297,6 +297,7 @@ class First(Channel):
           CommandError: the problem with the answers, which ends the other workers, too; or the end of another worker.
         """
         said: Any = None
+        hint = ''
         with self._change:
             self._greeting = [greeting]
             present = [*self._others.values()]
@@ -309,11 +310,13 @@ class First(Channel):
                     self.check_ending()
                 if said != self._missing():
                     said, said_at = self._missing(), time.monotonic()
-                    logger.info('waiting for %s', self._name_of(*said))
+                    logger.info('waiting for %s%s', self._name_of(*said), hint)
                     # Not on this thread: the other threads wait for it, and a look-up may take seconds.
                     threading.Thread(target=self._say_unresolved, args=[said], daemon=True).start()
                 if not self._change.wait(max(0, said_at + _SAY_EVERY - time.monotonic())):
                     said = None
+                    port = cluster.channel_port(self._addresses)
+                    hint = f'; if it runs, it must have the same --worker_hosts, and reach port {port} of this machine'
             if self._has_left:
                 return
             self._has_begun = True
@@ -520,12 +523,13 @@ class Later(Channel):
         """
         where = cluster.host_and_port(self._addresses[0])[0], cluster.channel_port(self._addresses)
         problem = f'{self._name_of(0)} is lost, and no other process came in its place within {self._timeout} s.'
-        now = time.monotonic
+        now, hint = time.monotonic, ''
         said_at, deadline = -_SAY_EVERY, now() + self._timeout if was_there else math.inf
         while now() < deadline and not (self._has_left and not self._untold()):
             if now() >= said_at + _SAY_EVERY and not self._has_left:
                 said_at = now()
-                logger.info('waiting for %s, at its port %d', self._name_of(0), where[1])
+                logger.info('waiting for %s, at its port %d%s', self._name_of(0), where[1], hint)
+                hint = '; if it runs, it must have the same --worker_hosts, and this machine must reach that port'
                 self._say_unresolved([0])
             try:
                 connection = socket.create_connection(where, self._timeout)

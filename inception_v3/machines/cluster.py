@@ -7,6 +7,7 @@ TF_CONFIG, which Kubeflow, Vertex AI and others set on each machine, is JSON of 
 The chief, if there is one, is the first worker. This module needs no TensorFlow.
 """
 
+import json
 import re
 from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
 
@@ -18,7 +19,9 @@ _PART = '[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?'
 _ADDRESS = re.compile(rf'(?:\[[0-9A-Fa-f:.]+\]|{_PART}(?:\.{_PART})*):([0-9]{{1,5}})')
 _LARGEST_PORT = 65535
 _KINDS = ('chief', 'worker')
+# Other tasks, and the reason why a run has none of them.
 _INSTEAD = {
+    'master': 'name it chief, as TensorFlow 2 does',
     'ps': 'this program has no parameter servers; workers add their gradients themselves. Make them workers, too',
     'evaluator': 'the workers evaluate together, in turn with training. Leave the task out, or run --mode=eval with '
     'TF_CONFIG unset',
@@ -43,8 +46,10 @@ def problem_with(addresses: Sequence[str]) -> str:
     for address in addresses:
         match = _ADDRESS.fullmatch(address)
         if not match or not 0 < int(match.group(1)) <= _LARGEST_PORT:
-            return f'{shown(address)} is not an address HOST:PORT, such as 10.0.0.5:2222'
-    doubled = next((each for each in addresses if list(addresses).count(each) > 1), None)
+            return f'"{shown(address)}" is not an address HOST:PORT, such as 10.0.0.5:2222'
+    # Names of hosts do not distinguish capitals.
+    alike = [address.lower() for address in addresses]
+    doubled = next((each for each in alike if alike.count(each) > 1), None)
     return f'{doubled} is the address of two workers; each needs a port of its own' if doubled else ''
 
 
@@ -76,11 +81,14 @@ def flags_of(tf_config: str) -> Dict[str, Any]:
       ValueError: the value cannot be used. The message is for the user, and names TF_CONFIG.
     """
     try:
-        return from_json(tf_config, _flags) if tf_config else {}
+        return from_json(tf_config, _flags) if tf_config.strip() else {}
     except ValueError as error:
+        is_unquoted = '{' in tf_config and '"' not in tf_config
+        hint = ' JSON has double quotes; in a shell, put the value into single quotes.' if is_unquoted else ''
         raise ValueError(
-            f'TF_CONFIG={shown(tf_config)}: {error}. Set "cluster" with lists of HOST:PORT for worker, and for chief '
-            'if there is one, and "task" with the type and index of this machine; or unset it, and use --worker_hosts.'
+            f'TF_CONFIG={shown(tf_config)}: {error}.{hint} Set "cluster" with lists of HOST:PORT for worker, and for '
+            'chief if there is one, and "task" with the type and index of this machine; or unset it, and use '
+            '--worker_hosts.'
         )
 
 
@@ -90,13 +98,27 @@ def _flags(values: Any) -> Dict[str, Any]:
     cluster, task = values.get('cluster') or {}, values.get('task') or {}
     if not isinstance(cluster, dict) or not isinstance(task, dict):
         raise ValueError('"cluster" and "task" must be JSON objects')
+    # Programs in Go write an empty list as null.
+    cluster = {name: listed for name, listed in cluster.items() if listed not in (None, [])}
     kind, index = task.get('type'), task.get('index', 0)
+    if type(index) is str and index.strip().isdigit():
+        # Written by shell scripts.
+        index = int(index)
+    this_machine = f'"task" is {shown(json.dumps(kind))} {shown(json.dumps(index))}' if kind else '"task" has no type'
     for name in [*cluster, kind]:
-        if name in _INSTEAD:
+        if type(name) is str and name in _INSTEAD:
             raise ValueError(f'{name}: {_INSTEAD[name]}')
     if 'sparseCluster' in values:
         raise ValueError('"sparseCluster" names no other workers; switch off dynamic workers (enableDynamicWorker)')
+    for name in (*_KINDS, *_INSTEAD):
+        if name in values:
+            raise ValueError(f'"{name}" must be inside "cluster"')
     if not cluster:
+        if values.get('cluster'):
+            raise ValueError('"cluster" names no machine')
+        if index != 0 or kind not in (None, *_KINDS):
+            # Of several machines, each would train alone.
+            raise ValueError(f'there is no "cluster", but {this_machine}')
         return {}
     tasks = [(name, number, address) for name in _KINDS for number, address in enumerate(_listed(cluster, name))]
     unknown = sorted({*cluster} - {*_KINDS})
@@ -105,13 +127,10 @@ def _flags(values: Any) -> Dict[str, Any]:
     addresses = [address for _, _, address in tasks]
     if problem_with(addresses):
         raise ValueError(problem_with(addresses))
-    if type(index) is str and index.isdigit():
-        # Written by shell scripts.
-        index = int(index)
     place = next((n for n, (name, number, _) in enumerate(tasks) if (name, number) == (kind, index)), None)
     if place is None or type(index) is not int:
         names = ', '.join(f'{name} {number}' for name, number, _ in tasks)
-        raise ValueError(f'"task" is {shown(kind)} {shown(index)}, and "cluster" has {shown(names)}')
+        raise ValueError(f'{this_machine}, and "cluster" has {shown(names)}')
     if len(addresses) == 1:
         return {}
     return {'worker_hosts': ','.join(addresses), 'task_index': place}

@@ -33,6 +33,18 @@ def test_help__ends_with_the_exit_codes(command: List[str], capsys: Any) -> None
     assert command or '\nMakes an example.\n\nIt has two paragraphs.\n' in out
 
 
+def test_help__lines_do_not_break_inside_names(capsys: Any, monkeypatch: Any) -> None:
+    monkeypatch.setenv('COLUMNS', '80')
+    names = ','.join(f'format_{n}' for n in range(9)), 'TF-Slim', 'a-b'
+    parser = new_parser('example', ' '.join(names))
+    parser.add_argument('--format', help=f'one or several  of {names[0]}; the word that comes at the very end TF-Slim')
+    with pytest.raises(SystemExit):
+        parser.parse_args(['--help'])
+    words = capsys.readouterr().out.split()
+    assert words.count(names[0]) == 1 and words.count(f'{names[0]};') == 1
+    assert words.count('TF-Slim') == 2
+
+
 @pytest.mark.parametrize(
     ('argv', 'message'),
     [

@@ -31,11 +31,15 @@ def tf_config(kind: Any, index: Any, **tasks: Any) -> str:
         ),
         # Shell scripts write the index as a string.
         (tf_config('worker', '1', worker=[A, B]), f'{A},{B}', 1),
+        (tf_config('worker', ' 1', worker=[A, B]), f'{A},{B}', 1),
+        # Programs in Go write an empty list as null.
+        (tf_config('worker', 1, worker=[A, B], chief=None, ps=[]), f'{A},{B}', 1),
         # One machine.
         (tf_config('chief', 0, chief=[A]), None, None),
         (tf_config('worker', 0), None, None),
         ('{}', None, None),
         ('', None, None),
+        (' ', None, None),
     ],
 )
 def test_flags_of__chief_is_the_first_worker(value: str, hosts: Optional[str], index: Optional[int]) -> None:
@@ -46,7 +50,9 @@ def test_flags_of__chief_is_the_first_worker(value: str, hosts: Optional[str], i
 @pytest.mark.parametrize(
     ('value', 'problem'),
     [
-        ('{"cluster"', 'Expecting'),
+        ('{"cluster"', r'\(char 10\). Set'),
+        ("{'cluster': {}}", 'into single quotes'),
+        ('{cluster: {}}', 'into single quotes'),
         ('[1]', 'not a JSON object'),
         ('{"cluster": 3}', 'must be JSON objects'),
         (tf_config('worker', 0, worker=[A, B], ps=[C]), 'ps: this program has no parameter servers'),
@@ -56,21 +62,30 @@ def test_flags_of__chief_is_the_first_worker(value: str, hosts: Optional[str], i
         # Of Kubeflow's TFJobs with enableDynamicWorker.
         ('{"sparseCluster": {"worker": {"0": "a:2222"}}, "task": {"type": "worker"}}', 'enableDynamicWorker'),
         (tf_config('worker', 0, worker={'0': A}), '"worker" must be a list'),
-        (tf_config('master', 0, master=[A], worker=[B]), 'unknown tasks: master'),
+        (tf_config('master', 0, master=[A], worker=[B]), 'master: name it chief'),
+        (tf_config('worker', 0, workers=[A, B]), 'unknown tasks: workers'),
         (tf_config('worker', 0, worker=A), '"worker" must be a list'),
         (tf_config('worker', 0, worker=[A, 3]), '"worker" must be a list'),
         (tf_config('worker', 0, worker=[A], chief=[B, C]), '"chief" must be one machine'),
-        (tf_config('worker', 2, worker=[A, B]), '"task" is worker 2, and "cluster" has worker 0, worker 1'),
-        (tf_config('worker', True, worker=[A, B]), '"task" is worker True'),
-        (tf_config(['worker'], 0, worker=[A, B]), 'unhashable'),
+        (tf_config('worker', 2, worker=[A, B]), '"task" is "worker" 2, and "cluster" has worker 0, worker 1'),
+        (tf_config('worker', True, worker=[A, B]), '"task" is "worker" true, and'),
+        (tf_config('worker', '', worker=[A, B]), '"task" is "worker" "", and'),
+        (tf_config('worker', None, worker=[A, B]), '"task" is "worker" null, and'),
+        (tf_config(['worker'], 0, worker=[A, B]), r'"task" is \["worker"\] 0, and'),
+        (json.dumps({'cluster': {'worker': [A, B]}}), '"task" has no type, and "cluster" has worker 0, worker 1'),
+        # With these, each of several machines would train alone.
+        (tf_config('worker', 0, worker=[]), '"cluster" names no machine'),
+        (tf_config('worker', 1), 'there is no "cluster", but "task" is "worker" 1'),
+        (json.dumps({'worker': [A, B], 'task': {'type': 'worker', 'index': 0}}), '"worker" must be inside "cluster"'),
+        (tf_config('worker', 0, worker=['a:1', 'A:1']), 'a:1 is the address of two workers'),
         (tf_config('worker', 0, worker=[A, A]), 'is the address of two workers'),
-        (tf_config('worker', 0, worker=[A, 'b']), 'b is not an address HOST:PORT'),
-        (tf_config('worker', 0, worker=[A, 'b:0']), 'b:0 is not an address'),
-        (tf_config('worker', 0, worker=[A, '10.0.0..5:1']), '10.0.0..5:1 is not an address'),
-        (tf_config('worker', 0, worker=[A, f'{"b" * 64}:1']), 'bb:1 is not an address'),
-        (tf_config('worker', 0, worker=[A, 'b:65536']), 'b:65536 is not an address'),
+        (tf_config('worker', 0, worker=[A, 'b']), '"b" is not an address HOST:PORT'),
+        (tf_config('worker', 0, worker=[A, 'b:0']), '"b:0" is not an address'),
+        (tf_config('worker', 0, worker=[A, '10.0.0..5:1']), '"10.0.0..5:1" is not an address'),
+        (tf_config('worker', 0, worker=[A, f'{"b" * 64}:1']), 'bb:1" is not an address'),
+        (tf_config('worker', 0, worker=[A, 'b:65536']), '"b:65536" is not an address'),
         (tf_config('worker', 0, worker=[A, 'grpc://b:1']), 'is not an address'),
-        (tf_config('worker', 0, worker=[A, 'b:1\nx']), r'b:1\\nx is not an address'),
+        (tf_config('worker', 0, worker=[A, 'b:1\nx']), r'"b:1\\nx" is not an address'),
     ],
 )
 def test_flags_of__refuses_what_it_cannot_use(value: str, problem: str) -> None:
@@ -164,7 +179,7 @@ def test_place_of__is_none_without_addresses_and_a_number(arguments: str) -> Non
         ),
         (f'--worker_hosts={A},{B},d:1 --train_batch_size=3 --eval_batch_size=3', '', 'among them, from 0 to 2.$'),
         (f'--worker_hosts={A} --task_index=0', '', 'must be the addresses of at least two machines'),
-        (f'--worker_hosts={A},,{B} --task_index=0', '', ' is not an address HOST:PORT'),
+        (f'--worker_hosts={A},,{B} --task_index=0', '', '"" is not an address HOST:PORT'),
         (f'--worker_hosts={A},{A} --task_index=0', '', 'is the address of two workers'),
         (f'--worker_hosts={A},{B} --task_index=0 --tpu=emulated:8', '', 'is for machines without a TPU'),
         (f'--worker_hosts={A},{B} --task_index=0 --mode=eval', '', 'only in turn with training'),

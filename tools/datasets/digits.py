@@ -102,8 +102,8 @@ def make(data_dir: str) -> None:
     """Writes the whole data set for a run of the digits preset, as `build_if_missing`, and says so."""
     made = build_if_missing(data_dir)
     if made:
-        images = made.train_images, made.validation_images
-        logger.info('wrote %d training and %d validation images to %s', *images, data_dir)
+        images = f'{made.train_images:,} training and {made.validation_images:,} validation images'
+        logger.info('wrote %s to %s', images, data_dir)
 
 
 def is_built(data_dir: str) -> bool:

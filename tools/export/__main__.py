@@ -3,8 +3,8 @@
 Each format gets a folder in --out: the model; preprocessing.json, which describes its input, its outputs and the steps
 from decoded pixels to the input; prepare.py, which carries them out with NumPy alone; labels.txt; and README.md, the
 model card. The weights are those that the run evaluates. With --verify, each export classifies all validation images in
-its own runtime. One that has not the checkpoint's accuracy gives exit code 2. For int8 that is a loss of over a point,
-if there are enough images for McNemar's exact test to tell it from chance; a warning says if there are too few.
+its own runtime. An export with another accuracy than its checkpoint gives exit code 2. Those in int8 may lose a point; a
+larger loss counts if McNemar's exact test tells it from chance, and a warning says if there are too few images for that.
 
 Examples: several formats, checked; integers alone, for an Edge TPU; and ranges of other images, if the run's are gone.
 
@@ -42,7 +42,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     parser = new_parser('export', __doc__)
     add = parser.add_argument
     add('model_dir', help='the model_dir of a run; may be at gs:// or, on TensorFlow 1.15, s3://')
-    add('--format', required=True, type=_formats, metavar='FORMATS', help=f'one or several of {",".join(NAMES)}')
+    add('--format', required=True, type=_formats, metavar='FORMATS', help=f'one or several of {", ".join(NAMES)}')
     about = f'local folder for the exports (default: {FOLDER} in model_dir)'
     add('--out', type=folder, metavar='DIR', help=about)
     about = 'a checkpoint in model_dir, such as model.ckpt-500, or its path (default: the newest)'
