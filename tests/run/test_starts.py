@@ -4,11 +4,12 @@ import dataclasses
 import os
 import platform
 import sys
-from typing import Any
+from typing import Any, Dict, Optional, Tuple
 
+from data.files import append_line
 from inception_v3.config import Config
 from inception_v3.run.hooks.watchers import StartRecorder
-from inception_v3.run.starts import read_starts, starts_before
+from inception_v3.run.starts import read_starts, starts_before, this_start
 from tests.support.checkpoints import save_step
 from tests.support.evaluations import DIGITS
 
@@ -16,7 +17,10 @@ from tests.support.evaluations import DIGITS
 def test_record__adds_one_line_per_command_and_logs_a_changed_configuration(tmp_path: Any, caplog: Any) -> None:
     config = Config(model_dir=str(tmp_path), train_steps=7)
     first = StartRecorder(config, DIGITS)
+    path = tmp_path / 'config.json'
     first.graph_built()
+    assert not path.exists()
+    first.checkpoint_written()
     save_step(str(tmp_path), 3)
     first.graph_built()
     (start,) = read_starts(str(tmp_path))
@@ -31,7 +35,8 @@ def test_record__adds_one_line_per_command_and_logs_a_changed_configuration(tmp_
     with open(str(tmp_path / 'starts.jsonl'), 'a') as file:
         file.write('{"step": 3, "check')
     changed = dataclasses.replace(config, train_steps=9)
-    StartRecorder(changed, None).graph_built()
+    resumed = StartRecorder(changed, None)
+    resumed.graph_built()
     again, second = read_starts(str(tmp_path))
     assert again == start
     assert (second.step, second.checkpoint) == (3, 'model.ckpt-3')
@@ -39,8 +44,37 @@ def test_record__adds_one_line_per_command_and_logs_a_changed_configuration(tmp_
     assert 'train_steps: 7 -> 9' in caplog.text
     # The second start has not led to the checkpoint that it resumed.
     assert starts_before(str(tmp_path / 'model.ckpt-3')) == [start]
-    path = tmp_path / 'config.json'
+    # Until there is a checkpoint of its own.
+    assert Config.from_json(path.read_text()) == config
+    resumed.checkpoint_written()
     assert Config.from_json(path.read_text()) == changed
+    path.unlink()
+    resumed.checkpoint_written()
+    assert not path.exists()
     path.write_text('{broken')
     StartRecorder(changed, None).graph_built()
-    assert f'replacing a damaged file: {path}: ' in caplog.text and Config.from_json(path.read_text()) == changed
+    assert f'replacing a damaged file: {path}: ' in caplog.text
+
+
+def test_starts_before__are_those_that_led_to_a_checkpoint(tmp_path: Any) -> None:
+    for step in (0, 100, 150, 200, 300):
+        save_step(str(tmp_path), step)
+    origin = {'path': '/w', 'digest': 'd'}
+
+    def led_to(checkpoint: int, *starts: Tuple[int, str, Optional[Dict[str, str]]]) -> Any:
+        (tmp_path / 'starts.jsonl').write_text('')
+        for step, name, weights in starts:
+            fields: Any = {'step': step, 'checkpoint': f'model.ckpt-{step}' if name[0].islower() else ''}
+            start = this_start(Config(model_dir=str(tmp_path)), None, weights)._replace(**fields, data_set=name)
+            append_line(str(tmp_path / 'starts.jsonl'), start._asdict())
+        return [(each.data_set, each.weights) for each in starts_before(str(tmp_path / f'model.ckpt-{checkpoint}'))]
+
+    # Names of starts that resume a checkpoint are small letters. Nothing of b was saved, or a checkpoint was skipped.
+    assert led_to(200, (0, 'A', None), (100, 'b', None), (100, 'c', None)) == [('A', None), ('c', None)]
+    assert led_to(300, (0, 'A', None), (200, 'b', None), (100, 'c', None)) == [('A', None), ('c', None)]
+    assert led_to(100, (0, 'A', None), (100, 'b', None)) == [('A', None)]
+    # A new run in the same folder, and one that resumes the weights that it has begun from.
+    assert led_to(200, (0, 'A', origin), (100, 'b', None), (0, 'C', None)) == [('C', None)]
+    resumed = [(0, 'A', origin), (0, 'b', None), (0, 'c', None), (150, 'd', None)]
+    assert led_to(200, *resumed) == [('c', origin), ('d', None)]
+    assert led_to(0, *resumed) == [('A', origin)]
