@@ -58,7 +58,7 @@ def fit(command_line: CommandLine, description: Optional[DatasetInfo], counts: M
 
     With `--train_epochs` and `--epochs_per_eval`, the numbers of steps follow from the sizes. More values of the preset
     own_images follow from them. The description is the content of `dataset.json`, and `counts` are the numbers of
-    records of splits that were counted.
+    records of splits that were counted, or that the run of an evaluation has recorded.
 
     Raises:
       ConfigError: flags contradict the description, each other, or the preset.
@@ -99,7 +99,8 @@ def _images(
     """The number of images of a split: the given one, or that of the description, or the number of records."""
     config, (name, kind) = command_line.config, SIZES[split]
     number: int = counts.get(split, getattr(config, name))
-    if description is None or config.source.patterns(split):
+    is_of_run = split in counts and split not in config.splits
+    if description is None or config.source.patterns(split) or is_of_run:
         return number
     described = description.train_images if split == TRAIN else description.validation_images
     if not described:
@@ -131,13 +132,29 @@ def _presets_for_beginners(command_line: CommandLine) -> str:
 def counted(command_line: CommandLine, description: Optional[DatasetInfo]) -> Dict[str, int]:
     """The numbers of records of the splits whose size neither a flag nor the description gives, by split.
 
-    Only files that patterns name, or a folder, are counted; named files without a description are ImageNet's.
+    Only files that patterns name, or a folder, are counted; named files without a description are ImageNet's. Steps and
+    network of an evaluation may follow from the training images: they are those of the run that it follows, or of the
+    evaluation's own data set before that run has recorded them.
 
     Raises:
+      ConfigError: the number of training images is needed, and unknown.
       DataError, RemoteError: the files cannot be found, or their records not counted.
     """
-    config, counts = command_line.config, {}
-    for split in config.splits:
+    config, counts, splits = command_line.config, {}, [*command_line.config.splits]
+    is_own = command_line.preset == 'own_images'
+    if config.mode == 'eval' and (is_own or config.train_epochs) and 'num_train_images' not in command_line.given:
+        run = recorded_config(str(config.model_dir))
+        if run:
+            counts[TRAIN] = run.num_train_images
+        elif config.source.is_named([TRAIN]):
+            splits.append(TRAIN)
+        elif config.num_train_images == Config.num_train_images:
+            raise ConfigError(
+                f'--mode=eval: {"--preset=own_images" if is_own else f"--train_epochs={config.train_epochs:g}"} needs '
+                f'the number of training images, which {config.model_dir} has not recorded yet. Give '
+                '--num_train_images, or begin when the training has begun.'
+            )
+    for split in splits:
         name, kind = SIZES[split]
         is_described = description is not None and not config.source.patterns(split)
         if is_described or name in command_line.given or not is_counted(config, split):

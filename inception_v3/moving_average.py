@@ -28,7 +28,7 @@ def update_averages(decay: float, global_step: tf.Tensor, frozen: Sequence[tf.Va
     Args:
       decay: of the averages per step, after the first steps.
       global_step: the number of steps done, this one included.
-      frozen: variables that do not train; they have averages, too, which keep the initial values.
+      frozen: variables that do not train; they have averages, too, which are set to their values.
     """
     steps = tf.cast(global_step, tf.float32)
     share = 1.0 - tf.minimum(decay, (1.0 + steps) / (10.0 + steps))
@@ -36,8 +36,10 @@ def update_averages(decay: float, global_step: tf.Tensor, frozen: Sequence[tf.Va
     def update(share: tf.Tensor) -> tf.Operation:
         updates = []
         with replicas.on_first():
-            for variable in frozen:
-                _create_average(replicas.copies(variable)[0])
+            for each in frozen:
+                variable = replicas.copies(each)[0]
+                # A run that is resumed with other frozen layers has averages that lag behind.
+                updates.append(tf.assign(_create_average(variable), variable))
             # A variable may be in both collections.
             for each in collections.OrderedDict.fromkeys([*tf.trainable_variables(), *tf.moving_average_variables()]):
                 variable = replicas.copies(each)[0]

@@ -8,7 +8,7 @@ best so far. In the end, the run exports a SavedModel. A command that follows an
 """
 
 import time
-from typing import TYPE_CHECKING, NamedTuple, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Dict, NamedTuple, Optional, Tuple
 
 from compat import tf
 from compat.errors import CheckpointError
@@ -38,7 +38,6 @@ from inception_v3.run.evaluator import Evaluator
 from inception_v3.run.guard import guarded
 from inception_v3.run.hooks.stopping import Termination
 from inception_v3.run.memory import check_fits
-from inception_v3.run.starts import changed_surroundings
 from inception_v3.run.summary import introduction_of, notes_of, summary_of
 from inception_v3.run.trained_data import trained_data_of
 from inception_v3.run.trainer import Trainer
@@ -88,10 +87,7 @@ class Run:
         device = find_device(config)
         check_data(config)
         check_fits(config)
-        warning = changed_surroundings(config) if config.mode != 'eval' else None
-        notes = [f'warning: {warning}'] if warning else []
-        notes += [*introduction_of(config, data_set).splitlines(), *notes_of(config)]
-        return Seen(data_set, device, tuple(notes))
+        return Seen(data_set, device, (*introduction_of(config, data_set).splitlines(), *notes_of(config)))
 
     def execute(self) -> str:
         """Checks, then trains, evaluates or both, as `--mode` says, and exports; returns the summary.
@@ -151,15 +147,21 @@ class Run:
             end_of_cycle = (step // config.train_steps_per_eval + 1) * config.train_steps_per_eval
             trainer.train(min(end_of_cycle, config.train_steps))
             step = self._workers.latest_step()
-            evaluation = evaluator.evaluate(newest_checkpoint(self._model_dir))
+            evaluation = evaluator.evaluate(self._workers.newest_checkpoint())
         return evaluation
 
     def _end_cycle_of_earlier_command(self, evaluator: Evaluator) -> Evaluation:
         """Evaluates the checkpoint that a cycle ended with, unless the earlier command has recorded its evaluation."""
-        checkpoint = newest_checkpoint(self._model_dir)
-        recorded = None if self._config.display_tensors else evaluator.recorded(checkpoint)
-        if not self._workers.share(lambda: bool(recorded)) or not recorded:
+        checkpoint = self._workers.newest_checkpoint()
+
+        def recorded_values() -> Optional[Dict[str, Any]]:
+            recorded = None if self._config.display_tensors else evaluator.recorded(checkpoint)
+            return recorded._asdict() if recorded else None
+
+        values = self._workers.share(recorded_values)
+        if not values:
             return evaluator.evaluate(checkpoint)
+        recorded = Evaluation(**{**values, 'changed': tuple(values['changed'])})
         # The earlier command may have been killed between recording and keeping.
         evaluator.keep(checkpoint, recorded)
         return recorded
@@ -167,14 +169,23 @@ class Run:
     def _follow(self, evaluator: Evaluator) -> Optional[Evaluation]:
         """Evaluates the checkpoints of another run as they appear, up to the checkpoint of `--train_steps`."""
         config, evaluation = self._config, None
-        if not latest_checkpoint(self._model_dir):
-            logger.info('waiting for a first checkpoint in %s', config.model_dir)
+
+        def has_checkpoint() -> bool:
+            try:
+                return latest_checkpoint(self._model_dir) is not None
+            except CheckpointError as error:
+                if not config.skip_damaged_checkpoints:
+                    raise
+                logger.info('waiting for the next checkpoint: %s', error)
+                return True
 
         def check_list() -> bool:
             # TensorFlow treats an unreadable list of checkpoints as unchanged; this call raises the error instead.
-            latest_checkpoint(self._model_dir)
+            has_checkpoint()
             return False
 
+        if not has_checkpoint():
+            logger.info('waiting for a first checkpoint in %s', config.model_dir)
         for checkpoint in tf.train.checkpoints_iterator(
             config.model_dir,
             min_interval_secs=config.min_eval_interval,

@@ -394,6 +394,39 @@ def test_own_images__follow_from_the_number_of_images(train: int, expected: Dict
     assert len([*warnings_of(config)]) == (train == 1)
 
 
+def test_evaluation__has_the_training_images_of_its_run(foreign: str, tmp_path: pathlib.Path) -> None:
+    run = tmp_path / 'run'
+    run.mkdir()
+    files = [f'--eval_files={foreign}/val/*', f'--model_dir={run}', '--num_classes=3', '--use_tpu=False']
+    flags = [*files, f'--train_files={foreign}/train/*', '--train_epochs=8', '--train_batch_size=2']
+    trained = fitted(*flags)
+    # Before the run has recorded its configuration.
+    assert fitted(*flags, '--mode=eval').train_steps == trained.train_steps == 20
+    for needs in ('--train_epochs=8', '--preset=own_images'):
+        with pytest.raises(ConfigError, match=rf'^--mode=eval: {needs} needs the number .* Give --num_train_images'):
+            fitted(*files, needs, '--mode=eval')
+    # It needs no training files.
+    (run / 'config.json').write_text(trained.to_json())
+    evaluating = [*files, '--train_epochs=8', '--train_batch_size=2', '--mode=eval']
+    assert fitted(*evaluating).train_steps == 20
+    assert fitted(*evaluating, '--num_train_images=50').train_steps == 200
+
+
+def test_own_images__of_an_evaluation_are_the_network_and_steps_of_its_run(tmp_path: pathlib.Path) -> None:
+    own = of_images(tmp_path, 81, 9)
+    run = tmp_path / 'run'
+    run.mkdir()
+    (run / 'config.json').write_text(own.to_json())
+    evaluating = ['--mode=eval', f'--model_dir={run}']
+    # The training images of the evaluated set would give another network.
+    evaluated = of_images(tmp_path, 6000, 5, *evaluating)
+    for name in ('train_steps', 'depth_multiplier', 'height', 'train_batch_size', 'num_train_images'):
+        assert getattr(evaluated, name) == getattr(own, name), name
+    assert (evaluated.num_eval_images, evaluated.eval_batch_size) == (5, 5)
+    (run / 'config.json').unlink()
+    assert of_images(tmp_path, 6000, 5, *evaluating).depth_multiplier == 0.5
+
+
 def test_own_images__given_flags_stay_and_others_follow_from_them(tmp_path: pathlib.Path) -> None:
     config = of_images(tmp_path, 81, 1000, '--train_steps=100', '--height=200', '--train_batch_size=8')
     assert (config.train_steps, config.height, config.width, config.train_batch_size) == (100, 200, 96, 8)

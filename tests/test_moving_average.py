@@ -57,6 +57,19 @@ def test_moving_average__covers_trainable_and_collected_variables() -> None:
         assert session.run(trainable).tolist() == [3.0, 4.0]
 
 
+def test_moving_average__of_a_frozen_variable_equals_it_after_a_step() -> None:
+    frozen = tf.get_variable('w', initializer=2.0, trainable=False, use_resource=True)
+    update = moving_average.update_averages(0.9, tf.constant(1000), [frozen])
+    average = {v.op.name: v for v in tf.global_variables()}[NAME]
+    with tf.Session() as session:
+        session.run(tf.global_variables_initializer())
+        assert session.run(average) == 2
+        # As restored from a checkpoint of training without --freeze.
+        average.load(1.0, session)
+        session.run(update)
+        assert session.run([average, frozen]) == [2, 2]
+
+
 @pytest.fixture
 def weight() -> tf.Variable:
     """One of the two variables of a graph that the checkpoints fit."""

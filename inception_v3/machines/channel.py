@@ -42,6 +42,8 @@ _TOLD_WITHIN = 1.0
 # Seconds after which a wait looks whether the run has ended.
 _LOOK_EVERY = 0.5
 _LARGEST_CODE = 255
+# In a queue, after the last value of a worker that has ended well.
+_NO_MORE = object()
 _HAS_LEFT = '%s has left: %s; another process may come in its place within %d s'
 
 
@@ -229,9 +231,14 @@ class Channel(abc.ABC):
 
     def _end(self, ending: Ending) -> None:
         with self._change:
-            if self._ending or self._has_left:
+            if self._ending:
                 return
             self._ending = ending
+            if self._has_left:
+                # Only `wait_for_first` asks for it.
+                self._is_handled = True
+                self._change.notify_all()
+                return
         self._say_end(ending)
         self.on_end(ending)
         with self._change:
@@ -239,10 +246,16 @@ class Channel(abc.ABC):
             self._change.notify_all()
 
     def _next(self, values: 'queue.Queue[Any]') -> Any:
-        """The next element of a queue. Raises the error of an ending that comes first."""
+        """The next element of a queue. Raises the error of an ending that comes first, also of one without an error."""
         while True:
             with contextlib.suppress(queue.Empty):
-                return values.get(timeout=_LOOK_EVERY)
+                value = values.get(timeout=_LOOK_EVERY)
+                if value is _NO_MORE:
+                    self.check_ending()
+                    raise RetryableError(
+                        'Another worker has ended this run while this one waited for it; its log says why.'
+                    )
+                return value
             if self._is_handled:
                 self.check_ending()
 
@@ -267,7 +280,7 @@ class _Other:
         self.mark = mark
         self.has_answered = False
         self.answer: Any = None
-        self.bits: queue.Queue[int] = queue.Queue()
+        self.bits: queue.Queue[Any] = queue.Queue()
 
 
 class First(Channel):
@@ -375,6 +388,7 @@ class First(Channel):
                     ending = _ending_in(message.value)
                     if ending.code != DONE:
                         self._end(ending)
+                    other.bits.put(_NO_MORE)
                     return
         except (OSError, TypeError, ValueError) as error:
             reason = shown(error)
@@ -464,7 +478,7 @@ class Later(Channel):
         # Greetings with their connections; None when the run begins.
         self._greetings: queue.Queue[Any] = queue.Queue()
         self._shared: queue.Queue[Any] = queue.Queue()
-        self._unions: queue.Queue[int] = queue.Queue()
+        self._unions: queue.Queue[Any] = queue.Queue()
         self._is_over = threading.Event()
         threading.Thread(target=self._talk, daemon=True).start()
         threading.Thread(target=self._show_life, daemon=True).start()
@@ -578,6 +592,8 @@ class Later(Channel):
                 ending = _ending_in(message.value)
                 if ending.code != DONE:
                     self._end(ending)
+                for values in (self._greetings, self._shared, self._unions):
+                    values.put(_NO_MORE)
                 self._is_over.set()
                 return
 
@@ -605,7 +621,7 @@ class Later(Channel):
     def union(self, bits: int) -> int:
         """Tells the first worker the bits, and waits for those of all."""
         self._tell('bits', bits)
-        return self._next(self._unions)
+        return int(self._next(self._unions))
 
     def wait_for_first(self) -> None:
         """Waits until the first worker has ended well; raises the error of another ending."""

@@ -131,7 +131,7 @@ def step_before(model_dir: str, step: int) -> Optional[int]:
     return max((older for older in steps if older is not None and older < step), default=None)
 
 
-def save(model_dir: str, step: int, write: Callable[[], None]) -> None:
+def save(model_dir: str, step: int, write: Callable[[], None], written: Callable[[], None] = lambda: None) -> None:
     """Writes a checkpoint, reads it back, adds it to the list, and removes all but the newest five.
 
     If the process is killed at any moment, the newest listed checkpoint is complete. If the newest listed checkpoint
@@ -139,7 +139,7 @@ def save(model_dir: str, step: int, write: Callable[[], None]) -> None:
     or is elsewhere, stays in the list until there are five others; its files are never removed.
 
     `write` writes the checkpoint's files, without changing the list. If a value is not finite, the files are removed,
-    and NotFiniteError is raised.
+    and NotFiniteError is raised. `written` is called after that, before the checkpoint is listed.
     """
     name = f'{PREFIX}-{step}'
     listed = _names_in_list(model_dir)
@@ -156,6 +156,7 @@ def save(model_dir: str, step: int, write: Callable[[], None]) -> None:
     except NotFiniteError:
         _remove(model_dir, name)
         raise
+    written()
     _write_list(model_dir, kept)
     for old in obsolete:
         _remove(model_dir, old)

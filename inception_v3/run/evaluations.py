@@ -7,8 +7,9 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 from console.json_content import record, sealed, unsealed
 from data.dataset_info import DatasetInfo
 from data.files import append_line, read_lines
+from data.records import VALIDATION
 from inception_v3.config import Config
-from inception_v3.model_dir import differences, now, recorded_config, step_of
+from inception_v3.model_dir import absolute, differences, now, recorded_config, step_of
 from inception_v3.run.starts import starts_before
 from inception_v3.run.trained_data import changes_between
 
@@ -130,10 +131,18 @@ def shows_top_5(num_classes: int) -> bool:
 def changed_since_training(config: Config, data_set: Optional[DatasetInfo], checkpoint: str) -> Tuple[str, ...]:
     """The differences of an evaluation's settings and data set from those that a checkpoint was trained with.
 
-    Settings that do not affect the result, and whatever is not recorded beside the checkpoint, do not differ.
+    Settings that do not affect the result, and whatever is not recorded beside the checkpoint, do not differ. Data sets
+    are compared by their content, by their paths only where the record lacks it.
     """
     trained, recorded = recorded_config(os.path.dirname(checkpoint)), starts_before(checkpoint)
-    changes = [each for each in differences(trained, config) if each.split(':')[0] in DECIDING] if trained else []
+    deciding = {*DECIDING}
+    if trained and trained.data_dir and config.data_dir and absolute(trained.data_dir) == absolute(config.data_dir):
+        deciding -= {'data_dir'}
+    if recorded:
+        has_samples = VALIDATION in (recorded[-1].samples or {}) and VALIDATION in config.splits
+        has_fingerprints = recorded[-1].fingerprint and data_set and data_set.fingerprint
+        deciding -= {'data_dir', 'eval_files'} if has_samples else {'data_dir'} if has_fingerprints else set()
+    changes = [each for each in differences(trained, config) if each.split(':')[0] in deciding] if trained else []
     changes += changes_between(recorded[-1], config, data_set) if recorded else ()
     return tuple(dict.fromkeys(changes))
 

@@ -4,6 +4,7 @@ import contextlib
 import os
 from typing import Iterator, Optional
 
+from compat.log import logger
 from console import outputs
 from data.dataset_info import DatasetInfo
 from inception_v3.config import Config
@@ -14,7 +15,7 @@ from inception_v3.run import best_checkpoint, checkpoints, failures
 from inception_v3.run.context import Context
 from inception_v3.run.evaluations import RESULTS_FILE
 from inception_v3.run.hooks.stopping import without_recovery
-from inception_v3.run.starts import FIRST_STEPS_FILE, STARTS_FILE
+from inception_v3.run.starts import FIRST_STEPS_FILE, STARTS_FILE, changed_surroundings
 from inception_v3.run.trained_data import check_data_set
 from inception_v3.tpu.addresses import check_answers
 
@@ -81,6 +82,9 @@ def _prepare_to_train(config: Config, data_set: Optional[DatasetInfo]) -> None:
         check_undamaged(checkpoint)
     if checkpoint:
         check_data_set(config, data_set, checkpoint)
+        warning = changed_surroundings(config, checkpoint)
+        if warning:
+            logger.info('warning: %s', warning)
     if config.export_dir:
         from inception_v3.run.export.saved_model import remove_unfinished_export
 

@@ -120,8 +120,16 @@ def _processor() -> str:
 
 
 def read_starts(model_dir: str) -> List[Start]:
-    """The starts of a run, oldest first. Damaged lines are skipped."""
-    return read_lines(os.path.join(model_dir, STARTS_FILE), _start_of)
+    """The starts of a run, oldest first. Damaged lines are skipped.
+
+    One that resumes the checkpoint of step 0 has the weights of the start that saved it.
+    """
+    starts: List[Start] = []
+    for start in read_lines(os.path.join(model_dir, STARTS_FILE), _start_of):
+        if starts and start.checkpoint and not start.step and not start.weights:
+            start = start._replace(weights=starts[-1].weights)
+        starts.append(start)
+    return starts
 
 
 def _start_of(values: Any) -> Start:
@@ -134,21 +142,23 @@ def _start_of(values: Any) -> Start:
 
 def starts_before(checkpoint: str) -> List[Start]:
     """The starts of training that led to a checkpoint, oldest first; empty if none is recorded."""
-    recorded = read_starts(os.path.dirname(checkpoint))
-    # A start from a step sees that step's checkpoint, and makes the later ones. Imported weights are of step 0.
-    past = [start for start in recorded if start.step < max(step_of(checkpoint), 1)]
-    anew = [number for number, start in enumerate(past) if not start.step]
-    return past[anew[-1] :] if anew else past
+    recorded, led = read_starts(os.path.dirname(checkpoint)), []
+    step = step_of(checkpoint) if recorded else 0
+    for start in recorded:
+        # A start from a step sees that step's checkpoint, and makes the later ones. Imported weights are of step 0.
+        if start.step < step or not start.checkpoint:
+            # It discards the steps of earlier starts from the same step or a later one.
+            led = [*(earlier for earlier in led if earlier.step < start.step), start]
+    return led
 
 
 # The versions on which the last bits of training depend.
 _OF_BITS = ('tensorflow', 'numpy', 'inception_v3')
 
 
-def changed_surroundings(config: Config) -> Optional[str]:
+def changed_surroundings(config: Config, checkpoint: str) -> Optional[str]:
     """A warning if a run with a seed resumes on other versions or another processor than it has trained on; or None."""
-    checkpoint = latest_checkpoint(str(config.model_dir)) if config.seed is not None else None
-    recorded = starts_before(checkpoint) if checkpoint else []
+    recorded = starts_before(checkpoint) if config.seed is not None else []
     if not recorded:
         return None
     last, present = recorded[-1], versions.current()
@@ -158,7 +168,7 @@ def changed_surroundings(config: Config) -> Optional[str]:
     if not changes:
         return None
     return (
-        f'--seed={config.seed}: the run has trained in other surroundings up to step {step_of(str(checkpoint)):,}: '
+        f'--seed={config.seed}: the run has trained in other surroundings up to step {step_of(checkpoint):,}: '
         f'{"; ".join(changes)}. No run in one of them repeats its bits; to repeat it, restore them'
     )
 
@@ -169,9 +179,20 @@ def write_start(
     weights: Optional[Dict[str, Any]] = None,
     class_names: Sequence[str] = (),
 ) -> None:
-    """Writes `config.json` into model_dir, and adds a line to `starts.jsonl`.
+    """Adds a line to `starts.jsonl`, and writes `config.json` into model_dir."""
+    append_start(config, data_set, weights, class_names)
+    write_config(config)
 
-    An old `config.json` is replaced, and the differences are logged: users may resume with more steps, for example.
+
+def append_start(
+    config: Config,
+    data_set: Optional[DatasetInfo],
+    weights: Optional[Dict[str, Any]] = None,
+    class_names: Sequence[str] = (),
+) -> None:
+    """Adds a line to `starts.jsonl`, and logs the differences from `config.json`.
+
+    Users may resume with more steps, for example.
     """
     model_dir = str(config.model_dir)
     path = os.path.join(model_dir, CONFIG_FILE)
@@ -182,8 +203,12 @@ def write_start(
             logger.info('the configuration differs from %s: %s', path, '; '.join(changed))
     except ConfigError as error:
         logger.info('replacing a damaged file: %s', error)
-    write_whole(path, config.to_json())
     append_line(os.path.join(model_dir, STARTS_FILE), this_start(config, data_set, weights, class_names)._asdict())
+
+
+def write_config(config: Config) -> None:
+    """Writes `config.json`, the settings of the newest checkpoint, into model_dir."""
+    write_whole(os.path.join(str(config.model_dir), CONFIG_FILE), config.to_json())
 
 
 # First steps.

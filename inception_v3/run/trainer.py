@@ -150,6 +150,7 @@ class Trainer:
                 self._context.model_dir,
                 config.save_checkpoints_secs,
                 steps_per_run=config.iterations if config.use_tpu else 1,
+                written=self._start.checkpoint_written,
             ),
             # After the first checkpoint, which other workers restore.
             together,

@@ -13,7 +13,7 @@ import time
 from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 from compat import tf
-from compat.errors import RETRY
+from compat.errors import RETRY, InterruptedByUserError, RetryableError, TerminatedError
 from compat.messages import shown
 from data import remote
 from data.dataset_info import DIGITS_SHOWN, DatasetInfo
@@ -22,7 +22,7 @@ from inception_v3 import __version__
 from inception_v3.config import Config
 from inception_v3.data_set import samples_of
 from inception_v3.machines import cluster
-from inception_v3.model_dir import latest_step
+from inception_v3.model_dir import data_files, digest_of_index, latest_step, newest_checkpoint
 from inception_v3.run.failures import what_is_kept
 from inception_v3.run.hooks.stopping import Termination
 
@@ -105,7 +105,8 @@ class Workers:
             joined.leave(RETRY, str(error.message))
             raise
         except BaseException as error:
-            if self._end_together:
+            # The others raise this error, too. Any other one, as of a save that fails, they must be told.
+            if self._end_together and isinstance(error, (TerminatedError, InterruptedByUserError)):
                 joined.leave()
             # Before the run begins, telling the others may take long. Whoever has opened the connection does it where
             # a signal does not replace the error.
@@ -135,6 +136,38 @@ class Workers:
     def latest_step(self) -> int:
         """The step of the newest checkpoint; of several workers, the first knows when it is saved."""
         return int(self.share(lambda: latest_step(self._model_dir)))
+
+    def newest_checkpoint(self) -> str:
+        """The path of the newest checkpoint; of several workers, of the first's, once this one sees the same files.
+
+        Raises:
+          CheckpointError: there is none.
+          RetryableError: this worker does not see it within `--worker_timeout`.
+        """
+        if not self._channel:
+            return newest_checkpoint(self._model_dir)
+
+        def own() -> List[str]:
+            checkpoint, prefix = newest_checkpoint(self._model_dir), os.path.join(self._model_dir, '')
+            # A listed checkpoint may be elsewhere.
+            name = checkpoint[len(prefix) :] if checkpoint.startswith(prefix) else checkpoint
+            return [name, digest_of_index(checkpoint)]
+
+        return self._visible_checkpoint(*self.share(own))
+
+    def _visible_checkpoint(self, name: str, digest: str) -> str:
+        """The path of a checkpoint of the first worker. A network file system may show it seconds after it is saved."""
+        checkpoint = name if remote.is_remote(name) else os.path.join(self._model_dir, name)
+        deadline = time.monotonic() + self._config.worker_timeout
+        while digest_of_index(checkpoint) != digest or not data_files(checkpoint):
+            if time.monotonic() > deadline:
+                raise RetryableError(
+                    f'{checkpoint}: is not seen here as {cluster.name_of(self._addresses, 0)} has saved it, within '
+                    f'{self._config.worker_timeout} s (--worker_timeout). All workers need one --model_dir, whose new '
+                    'files each sees; the same command resumes from the last checkpoint.'
+                )
+            time.sleep(_LOOK_EVERY)
+        return checkpoint
 
     def session_hook(self) -> Optional[tf.estimator.SessionRunHook]:
         """The hook of the first session, which later workers begin once the first has saved what they restore."""
@@ -210,7 +243,7 @@ class Workers:
 
 
 class _RestoredTogether(tf.estimator.SessionRunHook):
-    """Lets the first worker initialize or restore the variables, and save them; the others then restore them."""
+    """Lets the first worker initialize or restore the variables, and save them; the others then restore the same."""
 
     def __init__(self, workers: Workers):
         self._workers = workers
@@ -219,9 +252,14 @@ class _RestoredTogether(tf.estimator.SessionRunHook):
     def begin(self) -> None:
         """At a later worker, waits before its session exists."""
         if not self._is_first:
-            self._workers.share(lambda: None)
+            self._checkpoint = self._workers.newest_checkpoint()
 
     def after_create_session(self, session: tf.Session, coord: Any) -> None:
-        """At the first worker, lets the others go on, after the hook before this one has saved a checkpoint."""
+        """At the first worker, names the checkpoint that the hook before this one has saved; restores it at another.
+
+        A session restores the checkpoint of the list that its machine sees, which may be an older one, or none.
+        """
         if self._is_first:
-            self._workers.share(lambda: None)
+            self._workers.newest_checkpoint()
+        else:
+            tf.get_collection(tf.GraphKeys.SAVERS)[0].restore(session, self._checkpoint)

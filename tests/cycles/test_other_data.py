@@ -16,6 +16,7 @@ from data import dataset_info
 from data.dataset_info import DatasetInfo
 from inception_v3.config import Config, ConfigError
 from inception_v3.data_set import samples_of
+from inception_v3.model_dir import newest_checkpoint
 from inception_v3.run.export import origin
 from inception_v3.run.starts import changed_surroundings, read_starts
 from inception_v3.run.trained_data import changes_between, check_data_set, trained_data_of
@@ -278,9 +279,10 @@ def test_samples__notice_changes_at_the_ends_of_files(own: Config, tmp_path: Any
 
 def test_resumption__with_a_seed_on_another_tensorflow_is_said(own: Config) -> None:
     seeded = dataclasses.replace(own, seed=1)
-    assert changed_surroundings(seeded) is None
+    checkpoint = newest_checkpoint(str(own.model_dir))
+    assert changed_surroundings(seeded, checkpoint) is None
     (start,) = read_starts(str(own.model_dir))
     rewrite_starts(own, versions={**start.versions, 'tensorflow': '1.14.0'})
-    warning = changed_surroundings(seeded)
+    warning = changed_surroundings(seeded, checkpoint)
     assert warning is not None and f'up to step 5: tensorflow: 1.14.0 -> {tf.__version__}.' in warning
-    assert changed_surroundings(own) is None
+    assert changed_surroundings(own, checkpoint) is None

@@ -11,6 +11,9 @@ import pytest
 from compat import tf
 from compat.errors import CheckpointError
 from inception_v3.config import Config
+from inception_v3.model_dir import read_config
+from inception_v3.run.hooks.watchers import DivergenceWatcher
+from inception_v3.run.starts import read_starts
 from tests.support.runs import all_steps, evaluated_steps, execute, forget
 
 
@@ -71,6 +74,24 @@ def test_cycles__refuse_a_checkpoint_of_another_network(copied: Config, tmp_path
     assert os.listdir(str(tmp_path / 'export')) == []
 
 
+def test_cycles__broken_off_before_a_save_leave_the_settings_of_the_checkpoint(
+    copied: Config, monkeypatch: Any
+) -> None:
+    before = read_config(str(copied.model_dir))
+
+    def interrupt(*unused: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(DivergenceWatcher, 'step_done', interrupt)
+        execute(dataclasses.replace(copied, mode='train', train_steps=6, preprocessing='vgg'))
+    assert read_config(str(copied.model_dir)) == before
+    assert [start.step for start in read_starts(str(copied.model_dir))] == [0, 5]
+    resumed = dataclasses.replace(copied, mode='train', train_steps=6)
+    execute(resumed)
+    assert read_config(str(copied.model_dir)) == resumed
+
+
 @pytest.mark.parametrize(
     ('mode', 'name'),
     [('train', '.data-00000-of-00001'), ('train_and_eval', '.index'), ('eval', '')],
@@ -86,7 +107,7 @@ def test_cycles__name_a_damaged_checkpoint(copied: Config, mode: str, name: str)
 def test_cycles__skip_a_damaged_checkpoint_on_request(copied: Config) -> None:
     os.truncate(os.path.join(str(copied.model_dir), 'model.ckpt-5.data-00000-of-00001'), 0)
     # Training ends at the checkpoint before the damaged one, and its evaluation is recorded.
-    summary = execute(dataclasses.replace(copied, skip_damaged_checkpoints=True, train_steps=4))
+    summary = execute(dataclasses.replace(copied, skip_damaged_checkpoints=True, train_steps=4, seed=1))
     assert 'of step 4' in summary
     assert all_steps(copied)[-1] == 4
     assert 'model.ckpt-5.index' in os.listdir(os.path.join(str(copied.model_dir), 'passed_over'))

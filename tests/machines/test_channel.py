@@ -469,6 +469,29 @@ def test_leave__at_the_end_of_the_run_is_no_loss(three: Workers) -> None:
     assert three.ended.empty()
 
 
+def test_wait_for_first__raises_an_ending_or_a_loss_that_comes_later(three: Workers) -> None:
+    three.all[1].leave()
+    waiting = three.call(three.all[1].wait_for_first)
+    three.all[0].leave(2, 'no space for the export')
+    error = waiting.get(timeout=20)
+    assert (error.exit_code, str(error)) == (2, f'worker 0 ({three.addresses[0]}) ended: no space for the export')
+    two = Workers(2).begun()
+    two.all[1].leave()
+    waiting = two.call(two.all[1].wait_for_first)
+    wait_for(lambda: 1 in two.all[0]._told)
+    two.cut(0)
+    error = waiting.get(timeout=20)
+    assert error.exit_code == 1 and 'is lost: its process ended' in str(error)
+
+
+@pytest.mark.parametrize(('left', 'waits'), [(0, 1), (1, 0)])
+def test_next__ends_when_the_worker_that_it_waits_for_has_ended_well(left: int, waits: int) -> None:
+    two = Workers(2).begun()
+    two.all[left].leave()
+    error = two.call(lambda: two.all[waits].union(0)).get(timeout=20)
+    assert error.exit_code == 1 and 'Another worker has ended this run' in str(error)
+
+
 def test_ports__in_use_are_named() -> None:
     workers = Workers(2)
     port = cluster.channel_port(workers.addresses)

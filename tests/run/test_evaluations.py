@@ -8,6 +8,7 @@ import pytest
 
 from compat import tf
 from inception_v3.config import Config
+from inception_v3.data_set import description_of
 from inception_v3.input.infeed import Infeed
 from inception_v3.run import evaluations, starts
 from inception_v3.run.evaluations import (
@@ -22,6 +23,7 @@ from inception_v3.run.evaluations import (
     shortfall,
 )
 from inception_v3.run.export import origin
+from inception_v3.run.starts import write_start
 from preprocessing.steps import Settings
 from tests.support.checkpoints import save_step
 from tests.support.evaluations import DIGITS, EVALUATION
@@ -57,6 +59,34 @@ def test_changed_since_training__has_every_setting_that_decides(tmp_path: Any, n
     other = dataclasses.replace(trained, **{name: {**DECIDING, **OTHERS}[name]})
     changed = changed_since_training(other, None, str(tmp_path / 'model.ckpt-7'))
     assert [change.split(':')[0] for change in changed] == [name] * (name in DECIDING)
+
+
+def test_changed_since_training__compares_data_by_content_before_paths(digits_dir: str, tmp_path: Any) -> None:
+    (tmp_path / 'copy').symlink_to(digits_dir)
+    sizes = {'num_train_images': 1438, 'num_eval_images': 359, 'num_classes': 11}
+    trained = Config(auxiliary_head=False, model_dir=str(tmp_path), data_dir=digits_dir, **sizes)
+    (tmp_path / 'config.json').write_text(trained.to_json())
+    save_step(str(tmp_path), 7)
+    # The starts below are of step 0.
+    (tmp_path / 'checkpoint').unlink()
+
+    def changed(config: Config, **changes: Any) -> Any:
+        other = dataclasses.replace(config, **changes)
+        return changed_since_training(other, description_of(other), str(tmp_path / 'model.ckpt-7'))
+
+    copy = str(tmp_path / 'copy')
+    # Without a record of the content.
+    assert changed(trained, data_dir=f'{digits_dir}/') == ()
+    assert changed(trained, data_dir=copy) == (f'data_dir: {digits_dir} -> {copy}',)
+    # Of a run that only trained, the fingerprint is known.
+    for mode, names in (('train', ['eval_files']), ('train_and_eval', [])):
+        (tmp_path / 'starts.jsonl').write_text('')
+        write_start(dataclasses.replace(trained, mode=mode), description_of(trained))
+        assert changed(trained, data_dir=copy, mode='eval') == ()
+        files = {'data_dir': copy, 'eval_files': f'{copy}/validation-*'}
+        assert [each.split(':')[0] for each in changed(trained, **files)] == names
+    other = changed(trained, data_dir=copy, eval_files=f'{copy}/validation-00000*')
+    assert [each.split(':')[0] for each in other] == ['validation files']
 
 
 # Another value of each setting that changes the input of the network, and of those that distort training images.

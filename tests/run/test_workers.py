@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import glob
 import os
 import signal
 import socket
@@ -10,9 +11,11 @@ from typing import Any, Callable, Dict, List
 
 import pytest
 
-from compat.errors import CommandError
+from compat import tf
+from compat.errors import CommandError, RetryableError, TerminatedError
 from inception_v3.config import Config
 from inception_v3.machines import channel, cluster
+from inception_v3.model_dir import digest_of_index
 from inception_v3.run import workers as workers_module
 from inception_v3.run.hooks.stopping import Termination
 from inception_v3.run.workers import Workers
@@ -77,7 +80,14 @@ def test_joined__workers_share_steps_signals_and_values(small_config: Config, tm
             for own in ((None, None), (None, signal.SIGTERM), (signal.SIGINT, None), (signal.SIGINT, signal.SIGTERM))
         ]
         hook: Any = workers.session_hook()
-        hook.begin(), hook.after_create_session(None, None)
+        with tf.Graph().as_default(), tf.Session() as session:
+            # As a later worker initializes it, or restores it from an older checkpoint.
+            step = tf.train.create_global_step()
+            tf.add_to_collection(tf.GraphKeys.SAVERS, tf.train.Saver())
+            hook.begin()
+            session.run(step.initializer)
+            hook.after_create_session(session, None)
+            assert session.run(step) == (3 if number else 0)
         return shared, signals, workers.summary()
 
     signals = [None, signal.SIGTERM, signal.SIGINT, signal.SIGTERM]
@@ -90,6 +100,40 @@ def test_joined__workers_share_steps_signals_and_values(small_config: Config, tm
     assert found[1][2].endswith(') has the results')
     # The file that both have looked for is gone.
     assert not any('.workers-' in name for name in os.listdir(str(tmp_path)))
+
+
+def test_visible_checkpoint__waits_for_the_files_that_the_first_has_saved(small_config: Config, tmp_path: Any) -> None:
+    save_step(str(tmp_path), 3, value=1.0)
+    own = dataclasses.replace(small_config, model_dir=str(tmp_path), worker_hosts='a:1,b:1', worker_timeout=20)
+    workers = Workers(dataclasses.replace(own, worker_hosts=''), Termination(lambda error: None))
+    path, digest = str(tmp_path / 'model.ckpt-3'), digest_of_index(str(tmp_path / 'model.ckpt-3'))
+    assert workers.newest_checkpoint() == workers._visible_checkpoint('model.ckpt-3', digest) == path
+    assert workers._visible_checkpoint(path, digest) == path
+    for name in ('index', 'data-00000-of-00001'):
+        (late,) = glob.glob(f'{path}.{name}')
+        os.rename(late, str(tmp_path / 'late'))
+        timer = threading.Timer(0.3, os.rename, [str(tmp_path / 'late'), late])
+        timer.start()
+        assert workers._visible_checkpoint('model.ckpt-3', digest) == path and os.path.exists(late)
+    # Another checkpoint of the same step.
+    save_step(str(tmp_path), 3, value=2.0)
+    workers._config, workers._addresses = dataclasses.replace(own, worker_timeout=2), ('a:1', 'b:1')
+    with pytest.raises(RetryableError, match=r'model.ckpt-3: is not seen here as worker 0 \(a:1\) has saved it'):
+        workers._visible_checkpoint('model.ckpt-3', digest)
+
+
+def test_joined__an_error_after_an_agreed_stop_ends_the_others(small_config: Config, tmp_path: Any) -> None:
+    def stop(workers: Workers, error: CommandError) -> Any:
+        assert workers.agreed(signal.SIGTERM) == signal.SIGTERM
+        if workers._number == 0:
+            raise error
+        return workers.latest_step()
+
+    full = of_two(small_config, tmp_path, lambda workers: stop(workers, CommandError('no space')), DIGITS)
+    assert [str(error).partition('ended: ')[2] or str(error) for error in full] == ['no space', 'no space']
+    # The first has ended, and a later worker still waits for it.
+    left = of_two(small_config, tmp_path, lambda workers: stop(workers, TerminatedError('saved')), DIGITS)
+    assert str(left[0]) == 'saved' and 'Another worker has ended this run' in str(left[1])
 
 
 def test_joined__ends_workers_with_other_flags_data_or_folders(

@@ -1,6 +1,8 @@
 """Hooks that check and save checkpoints."""
 
+import functools
 import math
+from typing import Callable
 
 from compat import tf
 from inception_v3 import replicas
@@ -25,13 +27,14 @@ class CheckpointHook(tf.estimator.CheckpointSaverHook):
 
     Unlike TensorFlow's own hook, it does not save a restored checkpoint again. TensorFlow empties the index of that
     checkpoint before rewriting it, and a kill in between would lose the checkpoint. With 0 seconds, it saves at the
-    beginning and at the end of training alone.
+    beginning and at the end of training alone. `written` is called before each checkpoint is listed.
     """
 
-    def __init__(self, model_dir: str, save_secs: int, steps_per_run: int):
+    def __init__(self, model_dir: str, save_secs: int, steps_per_run: int, written: Callable[[], None] = lambda: None):
         super().__init__(model_dir, save_secs=save_secs or math.inf, checkpoint_basename=checkpoints.PREFIX)
         self._set_steps_per_run(steps_per_run)
         self._model_dir = model_dir
+        self._written = written
 
     def after_create_session(self, session: tf.Session, coord: tf.train.Coordinator) -> None:
         """Saves the initial variables, if there is no checkpoint of them.
@@ -49,7 +52,8 @@ class CheckpointHook(tf.estimator.CheckpointSaverHook):
         try:
             # The graph of several replicas fits no other number of them, and takes seconds to write.
             options = {'write_state': False, 'write_meta_graph': not replicas.are_several()}
-            checkpoints.save(self._model_dir, step, lambda: saver.save(session, path, global_step=step, **options))
+            write = functools.partial(saver.save, session, path, global_step=step, **options)
+            checkpoints.save(self._model_dir, step, write, self._written)
         except NotFiniteError:
             # The loss of this step was finite: it was computed from the weights before the step.
             raise DivergedError('The weights are no longer finite', step - 1, step)

@@ -52,7 +52,8 @@ class Termination(tf.estimator.SessionRunHook):
         self._end_at_once = end_at_once
         self._lock = threading.Lock()
         self._has_steps_to_lose = False
-        self._requested_at = 0.0
+        # When this process received its first signal.
+        self._received_at: Optional[float] = None
         self.request: Optional[int] = None
         self.release: Callable[[], None] = lambda: None
         self.tell: Callable[[CommandError], None] = lambda error: None
@@ -81,14 +82,18 @@ class Termination(tf.estimator.SessionRunHook):
     def _answer(self, number: int) -> None:
         name, error, same_request = _SIGNALS[number]
         with self._lock:
-            if self.request and time.monotonic() - self._requested_at < same_request:
+            now = time.monotonic()
+            # Of a request that another worker has received, this may be this one's own signal.
+            if self._received_at is None:
+                self._received_at = now
+            if self.request and now - self._received_at < same_request:
                 return
             if self.request or not self._has_steps_to_lose:
                 ended = error(f'ended by {name}; the same command resumes from the last checkpoint')
                 self.tell(ended)
                 self.end_process(ended)
                 return
-            self.request, self._requested_at = number, time.monotonic()
+            self.request = number
         logger.info('%s: finishing and saving the current step; another %s ends the run at once', name, name)
 
     def end_process(self, error: CommandError) -> None:

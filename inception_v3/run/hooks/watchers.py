@@ -11,7 +11,7 @@ from inception_v3 import loss_scale, replicas
 from inception_v3.config import Config
 from inception_v3.model_dir import digest_of_values
 from inception_v3.run.failures import DivergedError
-from inception_v3.run.starts import FIRST_STEPS, FirstStep, write_first_steps, write_start
+from inception_v3.run.starts import FIRST_STEPS, FirstStep, append_start, write_config, write_first_steps
 
 # Training stops at this multiple of ln(classes), the loss of a network that guesses. Only weights a hundred times too
 # large, or logits that differ by thousands, reach it. Recovery would take longer than the run so far.
@@ -83,10 +83,10 @@ class StepHook(tf.estimator.SessionRunHook):
 
 
 class StartRecorder(Watcher):
-    """Records the configuration and the start of training in model_dir, once for all cycles of a command.
+    """Records the start of training and the configuration in model_dir, once for all cycles of a command.
 
-    It waits until the training graph is built: a command that fails earlier leaves `config.json` and `starts.jsonl`
-    unchanged.
+    The start is recorded when the training graph is built: a command that fails earlier leaves `starts.jsonl` as it is.
+    `config.json` has the settings of the newest checkpoint: a command that saves none leaves it as it is.
 
     Attributes:
       weights: the origin of the weights that the run begins from, if there are any.
@@ -95,14 +95,20 @@ class StartRecorder(Watcher):
     def __init__(self, config: Config, data_set: Optional[DatasetInfo]):
         self._config = config
         self._data_set = data_set
-        self._recorded = False
+        self._is_start_recorded = self._is_config_written = False
         self.weights: Optional[Dict[str, Any]] = None
 
     def graph_built(self) -> None:
-        """Writes both files, unless an earlier cycle has."""
-        if not self._recorded:
-            write_start(self._config, self._data_set, self.weights)
-        self._recorded = True
+        """Adds a line to `starts.jsonl`, unless an earlier cycle has."""
+        if not self._is_start_recorded:
+            append_start(self._config, self._data_set, self.weights)
+        self._is_start_recorded = True
+
+    def checkpoint_written(self) -> None:
+        """Replaces `config.json` before the first checkpoint of this command is listed."""
+        if not self._is_config_written:
+            write_config(self._config)
+        self._is_config_written = True
 
 
 class FirstStepsRecorder(Watcher):

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from types import SimpleNamespace
 from typing import Any, Callable, List
 
 import pytest
@@ -95,6 +96,26 @@ def test_termination__ends_at_once_without_steps_to_lose(
     assert released.is_set() and not termination.request
     assert [error.exit_code for error in ended] == [code]
     assert str(ended[0]).endswith('the same command resumes from the last checkpoint')
+
+
+@pytest.mark.parametrize('number', [signal.SIGTERM, signal.SIGINT])
+def test_termination__own_signal_after_anothers_is_no_second_one(
+    ended: List[CommandError], monkeypatch: Any, number: signal.Signals
+) -> None:
+    name, kind, _ = stopping._SIGNALS[number]
+    monkeypatch.setitem(stopping._SIGNALS, number, (name, kind, 0.1))
+    with Termination(ended.append) as termination:
+        termination.agree = lambda request: signal.SIGTERM
+        termination.steps_to_lose(True)
+        termination.after_run(SimpleNamespace(request_stop=lambda: None), None)
+        # The first worker may still save when this machine is asked to end.
+        time.sleep(0.2)
+        terminate(number)
+        wait_for(lambda: termination._received_at is not None)
+        time.sleep(0.2)
+        assert not ended
+        terminate(number)
+        wait_for(lambda: bool(ended))
 
 
 @pytest.mark.parametrize('first', [signal.SIGTERM, signal.SIGINT])
