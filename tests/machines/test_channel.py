@@ -260,9 +260,11 @@ def test_begin__a_worker_that_failed_waits_a_bounded_time(monkeypatch: Any) -> N
         assert f'waiting up to 1 s for {", ".join(others)}, to tell the error: {own}' in said
     # A second without a line, then the timeout, for each.
     assert time.monotonic() - began >= 4
-    # After a signal, it does not wait.
+    # After a signal, or without an error, it does not wait.
     began = time.monotonic()
     Workers(2).open(1).leave(75, 'ended by SIGTERM', at_once=True)
+    Workers(2).open(1).leave()
+    Workers(2).open(0).leave()
     assert time.monotonic() - began < 5
 
 
