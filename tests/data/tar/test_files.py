@@ -31,6 +31,10 @@ PHOTO = b'a picture'
         (['train-00000.tar', 'train-00001.tar'], []),
         (['train-000000.tar', 'train-000002.tar'], ['train-000001.tar']),
         (['train-00000-of-00003.tar', 'train-00002-of-00003.tar'], ['train-00001-of-00003.tar']),
+        (['train-02.tar'], ['train-00.tar', 'train-01.tar']),
+        # A number of a thousand times the files is one, a larger one is a mistake.
+        (['train-000-of-1000.tar'], [f'train-{number:03d}-of-1000.tar' for number in range(1, 1000)]),
+        (['train-000-of-1001.tar'], []),
     ],
 )
 def test_shards_are_found_by_their_names(names: List[str], missing: List[str], tmp_path: pathlib.Path) -> None:
