@@ -142,6 +142,7 @@ def test_fitting__reads_a_file_and_keeps_numbers(few_digits_dir: str, tmp_path: 
     for given, problem in (
         (str(path), 'no such file. Give balanced, or a CSV file'),
         ('mine=1,2', 'has 2 numbers; there are 3 classes, including the background'),
+        ('mine=1,2,3,4', 'has 4 numbers; there are 3 classes'),
         ('mine=1,0,2', r'each weight must be a number from 1\.2e-38 to 1\.7e\+38'),
     ):
         with pytest.raises(ConfigError, match=f'class_weights=.*: {problem}'):

@@ -438,3 +438,51 @@ def test_own_images__given_flags_stay_and_others_follow_from_them(tmp_path: path
     assert (config.train_batch_size, config.eval_batch_size) == (33, 42)
     with pytest.raises(ConfigError, match=r'--profile_steps=981,982: .*up to --train_steps=970'):
         of_images(tmp_path, 81, 41, '--num_gpus=3', '--profile_steps=981,982')
+
+
+def test_check_files__compares_records_and_files_with_a_description(folder: str) -> None:
+    config, path = Config(use_tpu=False, data_dir=folder), f'{folder}/train-00001-of-00004'
+    for described, words in ((1, ['train records: 2; dataset.json says 1.']), (2, []), (3, ['says 3.'])):
+        dataclasses.replace(MINE, train_images=described).write(folder)
+        notes = data_set.check_files(config, 'train', [path, path])
+        assert len(notes) == len(words) and all(note.endswith(end) for note, end in zip(notes, words))
+    validation = [f'{folder}/validation-00000-of-00001']
+    for files in ([1], [0, 1]):
+        info = dataclasses.replace(MINE, validation_images=1, validation_records_per_file=files)
+        info.write(folder)
+        # Missing files, which their names show, are another note.
+        assert len(data_set.check_files(config, 'validation', validation)) == len(files) - 1
+
+
+def test_overlap__names_three_files_at_most() -> None:
+    paths = [f'/data/validation-{number}' for number in range(5)]
+    assert data_set.overlap(paths[:4], paths) == (
+        '4 of these 5 files are also training files, which overstates the accuracy: validation-0, validation-1, '
+        'validation-2, and 1 more'
+    )
+
+
+def test_samples__are_of_eight_files_at_most_and_64_kib_of_both_ends(tmp_path: pathlib.Path) -> None:
+    config = Config(use_tpu=False, data_dir=str(tmp_path), mode='train')
+
+    def after(number: int, place: int) -> List[Any]:
+        """The sample after a change of one byte of a file, which is then undone."""
+        path = tmp_path / f'train-{number:05d}-of-00009'
+        whole = path.read_bytes()
+        path.write_bytes(whole[:place] + b'b' + whole[place + 1 :])
+        sample = data_set.samples_of(config)['train']
+        path.write_bytes(whole)
+        return sample
+
+    for number in range(9):
+        (tmp_path / f'train-{number:05d}-of-00009').write_bytes(b'a' * 200_000)
+    of_nine = data_set.samples_of(config)['train']
+    # Every second file of nine, and all of eight.
+    assert [after(number, 0) != of_nine for number in range(9)] == [True, False] * 4 + [True]
+    os.remove(tmp_path / 'train-00008-of-00009')
+    of_eight = data_set.samples_of(config)['train']
+    assert all(after(number, 0) != of_eight for number in range(8))
+    edge = 1 << 16
+    for place, value in ((edge - 1, 1), (edge, 0), (200_000 - edge - 1, 0), (200_000 - edge, 2), (199_999, 2)):
+        changed = [index for index, pair in enumerate(zip(after(0, place), of_eight)) if pair[0] != pair[1]]
+        assert changed == [value] * (value > 0), place

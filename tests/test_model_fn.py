@@ -86,8 +86,10 @@ def test_loss__weighs_images_by_their_labels(smoothing: float) -> None:
 
 
 def test_loss__refuses_weights_of_another_number_of_classes() -> None:
-    with pytest.raises(ConfigError, match='--class_weights: has 2 numbers for 3 classes'):
-        model_fn.total_loss(tf.zeros([1, 3]), None, tf.constant([1]), Config(class_weights='mine=1,2'))
+    for numbers in ('1,2', '1,2,3,4'):
+        config = Config(class_weights=f'mine={numbers}')
+        with pytest.raises(ConfigError, match=f'--class_weights: has {numbers[-1]} numbers for 3 classes'):
+            model_fn.total_loss(tf.zeros([1, 3]), None, tf.constant([1]), config)
 
 
 def test_transpose_enabled__gives_the_same_loss(one_layer: None) -> None:

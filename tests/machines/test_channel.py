@@ -278,9 +278,11 @@ def test_begin__a_worker_that_failed_waits_a_bounded_time(monkeypatch: Any) -> N
         assert f'waiting up to 1 s for {", ".join(others)}, to tell the error: {own}' in said
     # A second without a line, then the timeout, for each.
     assert time.monotonic() - began >= 4
-    # After a signal, it does not wait.
+    # After a signal, or without an error, it does not wait.
     began = time.monotonic()
     Workers(2).open(1).leave(75, 'ended by SIGTERM', at_once=True)
+    Workers(2).open(1).leave()
+    Workers(2).open(0).leave()
     assert time.monotonic() - began < 5
 
 
@@ -527,9 +529,9 @@ def links() -> Iterator[Tuple[channel._Link, channel._Link]]:
 def test_link__sends_at_once_messages_of_limited_length(links: Any) -> None:
     one, other = links
     assert one._connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
-    # 256 KiB and the end of the line. One byte more is cut, which may be that end.
-    longest = (1 << 18) - len('{"kind": "answer", "value": ""}')
-    for length, is_received in ((longest, True), (longest + 2, False)):
+    # 256 KiB and one byte, after which a line is cut. If it is cut before its end alone, the message is whole.
+    longest = (1 << 18) + 1 - len('{"kind": "answer", "value": ""}')
+    for length, is_received in ((longest, True), (longest + 1, False)):
         sending = threading.Thread(target=one.send, args=['answer', 'x' * length], daemon=True)
         one.send('alive')
         sending.start()

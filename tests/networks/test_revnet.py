@@ -18,7 +18,7 @@ from inception_v3.config import Config
 from inception_v3.estimator import make_estimator
 from inception_v3.networks import layers
 from inception_v3.networks.registry import NETWORKS
-from inception_v3.networks.revnet import REVNET_38, revnet
+from inception_v3.networks.revnet import REVNET_38, REVNET_56, Builder, revnet
 from tests.support.checkpoints import saved_variables
 from tests.support.graphs import plain_session
 from tests.support.slim import load, values_by_name
@@ -143,3 +143,39 @@ def test_xla__compiles_a_step_and_keeps_fewer_bytes(tmp_path: Any) -> None:
     (loss, rebuilt), (same_loss, kept) = (map(float, line.split()) for line in done.stdout.splitlines()[-2:])
     assert loss == pytest.approx(same_loss, rel=1e-5)
     assert rebuilt < 0.75 * kept, (rebuilt, kept)
+
+
+def test_stem_of_bottlenecks__is_the_maximum_of_windows_after_a_strided_convolution() -> None:
+    def centres(inputs: tf.Tensor, depth: int, kernel: Any, stride: int, padding: str) -> tf.Tensor:
+        """A convolution with the pixel in the centre of the window, without padding."""
+        assert (depth, kernel, padding) == (3, (7, 7), 'VALID')
+        return inputs[:, 3:-3:stride, 3:-3:stride]
+
+    images = IMAGES - 0.2
+    builder = Builder(True, tf.float64, centres, lambda net, *unused, **options: net, layers.NHWC)
+    with tf.Session() as session:
+        found = session.run(builder.stem(tf.constant(images), 3))
+    positive = np.pad(np.maximum(images[:, ::2, ::2], 0), [[0, 0], [1, 1], [1, 1], [0, 0]])
+    windows = [positive[:, row : row + 7 : 2, column : column + 7 : 2] for row in range(3) for column in range(3)]
+    np.testing.assert_array_equal(found, np.max(windows, axis=0))
+
+
+@pytest.mark.parametrize(
+    ('architecture', 'sizes'),
+    [
+        (SHORT, [(16, 16), (8, 24)]),
+        # Each half of the depths 128 and 256, times four; the stem divides by 4.
+        (REVNET_56._replace(units=(2, 2), depths=(128, 256)), [(4, 256), (2, 512)]),
+    ],
+)
+def test_stages__halve_the_map_but_for_the_first(architecture: Any, sizes: Any) -> None:
+    found = []
+
+    def chain(blocks: Any, x1: tf.Tensor, x2: tf.Tensor, rebuild: bool) -> Any:
+        assert x1.shape[1] == x1.shape[2] and x1.shape == x2.shape
+        found.append((int(x1.shape[1]), int(x1.shape[3])))
+        return x1, x2
+
+    norm = BatchNorm(is_training=False, decay=0.9)
+    revnet(architecture, tf.zeros([1, 16, 16, 3]), CLASSES, False, layers.conv2d, norm, chain=chain)
+    assert found == sizes

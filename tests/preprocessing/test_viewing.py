@@ -45,9 +45,10 @@ XMP = b'\xff\xe1\0\x0dhttp://ns.a'
 UNUSUAL = [
     (in_jpeg(big()), 6),
     (in_jpeg(LITTLE), 8),
-    # After a JFIF segment, another APP1, fill bytes and a marker without a length.
+    # After a JFIF segment, another APP1, fill bytes, an even and an odd number of them, and a marker without a length.
     (in_jpeg(big(), before=JFIF), 6),
     (in_jpeg(LITTLE, before=JFIF + XMP + b'\xff\xff\xff\xfe\0\4ab\xff\xff' + b'\xff\1'), 8),
+    (in_jpeg(big(), before=b'\xff\xff\xfe\0\4ab'), 6),
     # With the directory at the end of the block, and with entries before.
     (in_jpeg(b'MM\0*\0\0\0\x0cabcd' + big()[8:]), 6),
     # Values, types and counts that are not allowed.

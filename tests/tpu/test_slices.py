@@ -149,6 +149,10 @@ def test_hosts__take_the_counts_of_the_description(uneven_dir: str, caplog: Any)
     assert images_of_hosts(config, 2) == [11, 9]
     assert images_of_hosts(dataclasses.replace(config, eval_total_size=7), 2) == [4, 3]
     assert not caplog.text
+    DatasetInfo('x', '', 1, 20, 2, ['a', 'b'], '', [11, 8, 1]).write(uneven_dir)
+    assert images_of_hosts(config, 2) == [13, 6]
+    caplog.clear()
+    DatasetInfo('x', '', 1, 20, 2, ['a', 'b'], '', [11, 9]).write(uneven_dir)
     # Another number of files than described: they are counted.
     for shard in range(2):
         path = records.shard_path(uneven_dir, records.VALIDATION, shard, 2)

@@ -31,6 +31,10 @@ PHOTO = b'a picture'
         (['train-00000.tar', 'train-00001.tar'], []),
         (['train-000000.tar', 'train-000002.tar'], ['train-000001.tar']),
         (['train-00000-of-00003.tar', 'train-00002-of-00003.tar'], ['train-00001-of-00003.tar']),
+        (['train-02.tar'], ['train-00.tar', 'train-01.tar']),
+        # A number of a thousand times the files is one, a larger one is a mistake.
+        (['train-000-of-1000.tar'], [f'train-{number:03d}-of-1000.tar' for number in range(1, 1000)]),
+        (['train-000-of-1001.tar'], []),
     ],
 )
 def test_shards_are_found_by_their_names(names: List[str], missing: List[str], tmp_path: pathlib.Path) -> None:
@@ -156,26 +160,30 @@ def test_a_missing_part_is_explained_with_the_command_that_packs_rightly(tmp_pat
     (files / '3.cls').write_text('3')
     # The same picture, once more.
     os.link(str(files / '2.jpg'), str(files / '3.jpg'))
+    # Both files are links, of which the first is named.
+    for old, new in (('1.jpg', '4.jpg'), ('1.cls', '4.cls')):
+        os.link(str(files / old), str(files / new))
     path = str(tmp_path / 'train 0.tar')
-    order = ['1.jpg', '2.jpg', '1.cls', '2.cls', '3.cls', '3.jpg']
+    order = ['1.jpg', '2.jpg', '1.cls', '2.cls', '3.cls', '3.jpg', '4.jpg', '4.cls']
     subprocess.run(['tar', '-cf', path, '-C', str(files), *order], check=True)
     with shard.Shard(path) as packed:
         reasons = [sample.reason for sample in packed.samples()]
-    apart, link = 'its files do not follow each other', '3.jpg is a hard link, whose content is not here'
-    kinds = ['no label', 'no label', 'no image', 'no image', 'no image']
-    for reason, kind, cause in zip(reasons, kinds, [apart] * 4 + [link]):
+    apart = 'its files do not follow each other'
+    links = [f'{number}.jpg is a hard link, whose content is not here' for number in (3, 4)]
+    kinds = ['no label', 'no label', *['no image'] * 4]
+    for reason, kind, cause in zip(reasons, kinds, [apart] * 4 + links):
         assert reason[3:].startswith(kind) and f' Cause: {cause}. Pack the shard again, with GNU tar: mkdir ' in reason
-    assert len(reasons) == 5
+    assert len(reasons) == 6
     # The checks of a run, the audit and the list say it.
     command = reasons[0].partition('GNU tar: ')[2]
     with pytest.raises(records.DataError, match=re.escape(command)):
         shard.check_keys(path, Fields())
     assert command in dict(next(of_tar(path, 11)).problems)['bad_fields']
-    assert not list_samples([path]) and capsys.readouterr().out.count(command) == 5
+    assert not list_samples([path]) and capsys.readouterr().out.count(command) == 6
     subprocess.run(command, shell=True, check=True, cwd=str(tmp_path))
     with shard.Shard(str(tmp_path / 'NEW.tar')) as again:
         samples = [*again.samples()]
-        assert [(sample.problem, sample.label) for sample in samples] == [(0, 1), (0, 2), (0, 3)]
+        assert [(sample.problem, sample.label) for sample in samples] == [(0, 1), (0, 2), (0, 3), (0, 1)]
         assert all(again.read(s.image.start, s.image.size) == PHOTO for s in samples if s.image)
 
 

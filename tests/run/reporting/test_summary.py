@@ -135,6 +135,8 @@ def test_summary__has_a_line_for_each_known_value() -> None:
     # Files are missing.
     more = dataclasses.replace(config, num_eval_images=9)
     assert 'evaluated  8 of 9 images' in summary_of(more, None, EVALUATION, None, None, None)
+    fewer = dataclasses.replace(config, num_eval_images=7)
+    assert 'evaluated  8 of 7 images' in summary_of(fewer, None, EVALUATION, None, None, None)
     assert summary_of(config, None, None, None, None, None).splitlines() == ['data set  my/data', 'results   runs/m']
 
 

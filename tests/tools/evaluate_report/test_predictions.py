@@ -87,3 +87,25 @@ def test_read__refuses_missing_and_damaged_reports(tmp_path: Any) -> None:
         file.write_text(content)
         with pytest.raises(ConfigError, match='is damaged'):
             predictions.read(folder)
+
+
+@pytest.mark.parametrize(
+    ('images', 'problem'),
+    [
+        (IMAGES[:3], 'it must have a line for each of 4 images'),
+        ([*IMAGES, IMAGES[0]._replace(record=9)], 'it must have a line for each of 4 images'),
+        ([IMAGES[0]._replace(predicted=1), *IMAGES[1:]], '3 predictions are right, which top_1 = 50.0000% contradicts'),
+        ([*IMAGES[:3], *[each._replace(predicted=1) for each in IMAGES[3:]]], '3 predictions are right'),
+        (
+            [each._replace(predicted=1) for each in IMAGES],
+            '0 predictions are right, which',
+        ),
+    ],
+)
+def test_read__refuses_predictions_that_the_report_contradicts(
+    images: List[Prediction], problem: str, tmp_path: Any
+) -> None:
+    folder = write(tmp_path, [*IMAGES[:2], *[each._replace(predicted=1) for each in IMAGES[2:]]])
+    (tmp_path / 'evaluation_report' / 'predictions.csv').write_bytes(predictions.content(images))
+    with pytest.raises(ConfigError, match=rf'predictions\.csv is damaged: {problem}'):
+        predictions.read(folder)

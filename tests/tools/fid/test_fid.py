@@ -157,11 +157,15 @@ def test_mistakes__are_one_message(made: str, tmp_path: Any) -> None:
     assert 'has neither features' in message(saved(tmp_path / 'n.npz', other=np.eye(2)))
     assert 'not finite' in message(saved(tmp_path / 'i.npz', features=np.full([3, 2], np.nan)))
     assert 'a row per image' in message(saved(tmp_path / 'r.npz', features=np.eye(3), logits=np.eye(2)))
-    assert 'square matrix' in message(saved(tmp_path / 'm.npz', mu=np.ones(3), sigma=np.eye(2)))
+    for shape in ([3], [3, 2, 2]):
+        assert 'a row per image' in message(saved(tmp_path / 'r.npz', features=np.ones(shape)))
+    for shape, other in (([3], [2, 2]), ([2, 2], [2, 2, 2, 2]), ([], [])):
+        moments = saved(tmp_path / 'm.npz', mu=np.ones(shape), sigma=np.ones(other))
+        assert 'a vector and a square matrix of the same size; their shapes are' in message(moments)
     layer = saved(tmp_path / 'l.npz', features=np.eye(4), layer='Mixed_6e', digest='a')
     assert 'their layers differ, pool and Mixed_6e' in message(good, layer)
-    digest = saved(tmp_path / 'd.npz', features=np.eye(4), layer='pool', digest='b')
-    assert 'their weights differ, a and b' in message(good, digest)
+    digest = saved(tmp_path / 'd.npz', features=np.eye(4), layer='pool', digest='b' * 64)
+    assert f'their weights differ, a and {"b" * 12}.' in message(good, digest)
     size = saved(tmp_path / 's.npz', mu=np.ones(3), sigma=np.eye(3))
     assert 'their numbers of features differ, 4 and 3' in message(good, size)
     assert '--scores=fid: FID and KID need two sets' in message(good, '--scores=fid')

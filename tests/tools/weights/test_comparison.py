@@ -68,6 +68,7 @@ def test_classes__are_the_most_probable_of_each_image_in_both_models() -> None:
         'the same top-1 for 1 of 2 images',
     ]
     assert comparison._classes(['/a/cat.jpg'], [ours[:1], ours[:1]])[0] == ''
+    assert 'because A has 3 classes and B 2.' in comparison._classes(['/a/cat.jpg'], [theirs[:1], ours[:1]])[0]
 
 
 def test_compare__has_the_largest_differences_over_all_images(tmp_path: Any, monkeypatch: Any) -> None:

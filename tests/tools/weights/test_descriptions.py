@@ -116,6 +116,7 @@ def test_import__prints_what_is_assumed_and_takes_unit_pixels(tmp_path: Any, cap
         ({'input_size': [3, 60, 60]}, 'is for images of 60 x 60 pixels; inception_v3 needs 75 x 75'),
         ({'input_size': [3, 512, 512]}, 'its last map, of 14 x 14, is pooled otherwise.*--no_classifier'),
         ({'architecture': 'inception_v3', 'num_classes': 7}, r'is of 7 classes, and .* has 5'),
+        ({'architecture': 'inception_v3', 'num_classes': 3}, r'is of 3 classes, and .* has 5'),
         ({'id2label': {'0': 'a', '2': 'b'}}, 'id2label: has 2 names, but none of class 1'),
         ({'label_names': ['a', 'b']}, 'has 2 names; the weights have 5 classes.*--labels=FILE'),
         ({'mean': [0, 0, 0], 'std': [1, 1, 1], 'input_space': 'BGR'}, 'input_space is BGR'),

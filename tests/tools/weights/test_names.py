@@ -14,7 +14,7 @@ from inception_v3.weights import sources
 from inception_v3.weights.sources import OBJECT_GRAPH, WeightsError
 from tests.support.weights import NARROW, keras_file, narrow
 from tools.weights import __main__ as command
-from tools.weights import architecture, foreign, keras_files, other_networks, state_dicts, writing
+from tools.weights import architecture, foreign, keras_files, other_networks, state_dicts, torch_names, writing
 
 Arrays = Dict[str, np.ndarray]
 INDEX = {'Conv2d_1a_3x3': 0, 'Conv2d_2a_3x3': 1, 'Conv2d_2b_3x3': 2, 'Conv2d_3b_1x1': 4, 'Conv2d_4a_3x3': 5}
@@ -96,7 +96,26 @@ def test_torch__resnet_50_of_hugging_face_is_that_of_torchvision(tmp_path: Any) 
         ([f'layer{n}.{b}.conv{c}.weight' for n in (1, 2, 3, 4) for b in (0, 1) for c in (1, 2)], 'resnet18'),
         ([f'features.{n}.weight' for n in (0, 2, 10, 12)] + ['classifier.6.weight'], 'vgg'),
         (['cls_token', 'blocks.0.attn.qkv.weight'], 'vision transformer'),
+        (['vit.embeddings.position_embeddings', 'vit.encoder.layer.0.attention.query.weight'], 'vision transformer'),
         (['features.denseblock1.denselayer1.norm1.weight'], 'densenet'),
+        (['features.0.conv.weight', 'features.21.branch1.0.conv.weight'], 'inception_v4'),
+        (['conv2d_1a.conv.weight', 'mixed_5b.branch0.conv.weight'], 'inception_resnet_v2'),
+        (['inception3a.branch1.conv.weight'], 'googlenet'),
+        (['stem.conv.weight', 'stages.0.blocks.0.norm1.weight'], 'resnetv2'),
+        (['layers.0.blocks.0.attn.relative_position_bias_table'], 'swin transformer'),
+        (['stages.0.blocks.0.conv_dw.weight'], 'convnext'),
+        (['features.1.0.layer_scale'], 'convnext'),
+        (['conv_stem.weight', 'blocks.0.0.se.conv_reduce.weight'], 'efficientnet'),
+        (['features.0.0.weight', 'features.1.0.block.1.fc1.weight'], 'efficientnet'),
+        (['features.0.0.weight', 'features.17.conv.0.0.weight'], 'mobilenet_v2'),
+        (['conv_stem.weight', 'blocks.0.0.conv_dw.weight'], 'mobilenet or efficientnet'),
+        (['features.0.0.weight', 'features.12.block.0.0.weight'], 'mobilenet_v3'),
+        (['features.3.squeeze.weight'], 'squeezenet'),
+        (['stage2.0.branch1.0.weight'], 'shufflenet_v2'),
+        (['trunk_output.block1.block1-0.proj.0.weight'], 'regnet'),
+        (['layers.8.0.layers.0.weight'], 'mnasnet'),
+        (['block1.rep.0.conv1.weight'], 'xception'),
+        (['features.0.weight', 'features.3.weight', 'classifier.6.weight'], 'alexnet'),
         (['a.weight'], ''),
     ],
 )
@@ -339,3 +358,29 @@ def test_keras__checkpoints_and_saved_models_of_tensorflow_2_are_read(tmp_path: 
     (tmp_path / 'saved' / 'keras_metadata.pb').write_bytes(b'\x0a' + sized(node))
     with pytest.raises(WeightsError, match=r'saved: its configuration has the layer Lambda \(a\)'):
         foreign.read(str(tmp_path / 'saved'))
+
+
+@pytest.mark.parametrize(
+    ('change', 'is_found'),
+    [
+        ({}, True),
+        # Convolutions of the stem and blocks, fewer and more than Inception v3 has.
+        ({'5.': None}, False),
+        ({'999.conv.weight': 0}, False),
+        ({'18.': None}, False),
+        ({'998.branch1x1.conv.weight': 0}, False),
+        # No index of a child.
+        ({'1000.conv.weight': 0, 'x.conv.weight': 0}, True),
+    ],
+)
+def test_children_by_index__are_inception_v3_with_all_its_blocks(change: Dict[str, Any], is_found: bool) -> None:
+    arrays = renamed(by_index)
+    for name, value in change.items():
+        if value is None:
+            arrays = {each: array for each, array in arrays.items() if not each.startswith(name)}
+        else:
+            arrays[name] = np.zeros(1)
+    found = torch_names.find(arrays)
+    assert [*found] == [''] * is_found
+    if not change:
+        assert {*found[''].arrays} == {*tensors()} and found[''].mark == torch_names.OF_INCEPTION

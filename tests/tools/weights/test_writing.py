@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from data.dataset_info import DatasetInfo
 from inception_v3.config import Config
 from inception_v3.weights.sources import WeightsError
 from tests.support.weights import NARROW, narrow
@@ -163,3 +164,17 @@ def test_weights__in_words_have_classes_head_and_parameters() -> None:
     assert str(body) == f'p: inception_v3 of Keras, no classifier, without auxiliary head, {own:,} parameters'
     many = RESNET._replace(values={'ResNet50/logits/biases': np.zeros(1000)})
     assert str(many) == 'r: resnet50 of PyTorch, 1,000 classes, 1,000 parameters'
+
+
+@pytest.mark.parametrize('classes', [4, 6])
+def test_import_into__refuses_a_data_set_of_fewer_or_more_classes(classes: int, tmp_path: Any) -> None:
+    data_dir = str(tmp_path / 'data')
+    (tmp_path / 'data').mkdir()
+    DatasetInfo('d', '', 1, 1, classes, ['background', *'abcde'[: classes - 1]], '').write(data_dir)
+    message = (
+        f'^--data_dir={data_dir}: has {classes} classes with the background; a run has 5. If that has no background, '
+        'give --class_0=add.$'
+    )
+    with pytest.raises(WeightsError, match=message):
+        writing.import_into(str(tmp_path / 'run'), narrow(), averages=True, data_dir=data_dir)
+    assert not (tmp_path / 'run').exists()
