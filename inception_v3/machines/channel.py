@@ -316,7 +316,10 @@ class First(Channel):
                 if not self._change.wait(max(0, said_at + _SAY_EVERY - time.monotonic())):
                     said = None
                     port = cluster.channel_port(self._addresses)
-                    hint = f'; if it runs, it must have the same --worker_hosts, and reach port {port} of this machine'
+                    hint = (
+                        '; if it runs, it must have the same --worker_hosts, a --task_index of its own, and reach '
+                        f'port {port} of this machine'
+                    )
             if self._has_left:
                 return
             self._has_begun = True
@@ -388,7 +391,11 @@ class First(Channel):
             is_number = type(number) is int and 0 < number < len(self._addresses)
             # A process that connects again may be faster than the end of its first connection.
             if not is_number or (other and other.mark != mark):
-                link.send('end', [RETRY, f'--task_index={shown(number)}: this worker is there already, or unknown.'])
+                code, reason = RETRY, 'another process is this worker already; each needs a number of its own'
+                if not is_number:
+                    others = f'{self._name_of(0)} has {len(self._addresses)} workers'
+                    code, reason = FIX, f'{others}; --worker_hosts must be the same for all'
+                link.send('end', [code, f'--task_index={shown(number)}: {reason}.'])
                 raise ValueError(number)
             other = _Other(link, mark)
             # Before anything that other threads send. A process that has ended meanwhile does not keep its number.
@@ -673,6 +680,6 @@ def _listening(family: int, address: Any, whose: str) -> socket.socket:
         if error.errno != errno.EADDRINUSE:
             raise
         raise PortInUseError(
-            f'--worker_hosts: port {address[1]}, {whose}, is in use by another process of this machine. End that '
-            'process, or give all workers other ports.'
+            f'--worker_hosts: port {address[1]}, {whose}, is in use by another process of this machine. If it is a '
+            'worker of this run, give each its own --task_index; otherwise end it, or give all workers other ports.'
         )
