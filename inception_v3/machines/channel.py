@@ -219,7 +219,8 @@ class Channel(abc.ABC):
         # Ctrl-C ends the wait alone; the error remains that of the command.
         with self._change, contextlib.suppress(KeyboardInterrupt):
             if not self._change.wait_for(lambda: not self._untold(), _TOLD_WITHIN):
-                others, text = self._name_of(*self._untold()), shown(ending.text, _LONGEST_TEXT)
+                others = self._name_of(*self._untold())
+                text = shown(ending.text.replace('\n', ' '), _LONGEST_TEXT)
                 logger.info('waiting up to %d s for %s, to tell the error: %s', self._timeout, others, text)
                 self._change.wait_for(lambda: not self._untold(), self._timeout)
 

@@ -280,10 +280,10 @@ def test_begin__a_worker_that_failed_waits_a_bounded_time(monkeypatch: Any) -> N
     began = time.monotonic()
     for number in (0, 1):
         workers = Workers(3, timeout=1)
-        leave = functools.partial(workers.open(number).leave, 2, 'no data')
+        leave = functools.partial(workers.open(number).leave, 2, 'no data\nno model')
         assert workers.call(leave).get(timeout=20) is None
         others = [f'worker {each} ({workers.addresses[each]})' for each in ((1, 2), (0,))[number]]
-        own = f'worker {number} ({workers.addresses[number]}) ended: no data'
+        own = f'worker {number} ({workers.addresses[number]}) ended: no data no model'
         assert f'waiting up to 1 s for {", ".join(others)}, to tell the error: {own}' in said
     # A second without a line, then the timeout, for each.
     assert time.monotonic() - began >= 4

@@ -51,7 +51,7 @@ def _parse(argv: Optional[Sequence[str]]) -> argparse.Namespace:
     add('--json', action='store_true', help='print a JSON object per score, one per line')
     arguments = parser.parse_args(argv)
     is_chosen = arguments.scores is not None
-    chosen = [name.strip() for name in arguments.scores.split(',')] if is_chosen else [*_NAMES]
+    chosen = [name.strip().lower() for name in arguments.scores.split(',')] if is_chosen else [*_NAMES]
     unknown = [name for name in chosen if name not in _NAMES]
     if unknown:
         parser.error(f'--scores={arguments.scores}: {unknown[0] or "an empty name"} is none of {", ".join(_NAMES)}.')

@@ -134,7 +134,7 @@ def test_few_images__are_said(tmp_path: Any) -> None:
     _, _, err = run(few, few, '--scores=fid')
     assert err.count('warning') == 1 and f'{few} has 6 images and {few} has 6 images' in err
     # A score that was asked for by name is an error.
-    code, lines, err = run(few, enough, '--scores=kid,fid')
+    code, lines, err = run(few, enough, '--scores=KID,fid')
     assert code == FIX and 'error: KID: not computed: 6 images are fewer' in err
     one = saved(tmp_path / 'one.npz', features=random.normal(size=[1, 6]))
     code, lines, err = run(one, enough, '--scores=fid')
