@@ -11,8 +11,11 @@ from compat.messages import listed, shown
 from data.dataset_info import is_background
 from inception_v3.config import WEIGHTS_ALLOWED, ConfigError, is_weight
 
-_HEADER = ['class', 'weight']
-_FORM = 'a name or label and a weight, such as cat,2.5; a name with a comma is quoted: "cat, tabby",2.5'
+_VALUES = 2
+_FORM = (
+    'a name or label and a weight, with a comma between them, such as cat,2.5; a name with a comma is quoted: '
+    '"cat, tabby",2.5'
+)
 _PROBLEMS_SHOWN = 5
 
 
@@ -38,7 +41,8 @@ def parsed(content: bytes, place: str, names: Sequence[str], num_classes: int) -
     """Reads the weight of each class, by label, from a CSV file.
 
     Every line names a class, or every line has a label. Each class but the background has a line; a class that the data
-    set does not name, beside others that it does, need not have one. A first line `class,weight` is a heading.
+    set does not name, beside others that it does, need not have one. A first line whose weight
+    is the word `weight`, such as `class,weight`, is a heading.
 
     Args:
       content: of the file, in UTF-8.
@@ -57,7 +61,7 @@ def parsed(content: bytes, place: str, names: Sequence[str], num_classes: int) -
         raise ConfigError(f'{place}: not a text file in UTF-8. It has {_FORM}.')
     except csv.Error as error:
         raise ConfigError(f'{place}: line {reader.line_num}: not CSV: {error}. It has {_FORM}.')
-    if rows and rows[0][1] == _HEADER:
+    if rows and [cell.lower() for cell in rows[0][1][1:]] == ['weight']:
         del rows[0]
     label_of: Dict[str, List[int]] = {}
     for label, name in enumerate(names):
@@ -92,8 +96,8 @@ def _problems(
     allowed = 'a class of the data set' if is_named else f'a label from 0 to {len(label_of) - 1:,}'
     for line, row in rows:
         where = f'line {line}: '
-        if len(row) != len(_HEADER):
-            yield f'{where}{len(row)} values; it must have two: {_FORM}'
+        if len(row) != _VALUES:
+            yield f'{where}{len(row)} {"value" if len(row) == 1 else "values"}; it must have two: {_FORM}'
             continue
         cell, weight = row
         labels = label_of.get(cell if is_named else cell.lstrip('0') or '0', [])

@@ -44,6 +44,9 @@ def parsed(text: str, names: Sequence[str] = NAMES, num_classes: int = 4) -> Lis
     ('text', 'names', 'weights'),
     [
         ('class,weight\ncat,2\n\n dog , 0.5\n"cat, tabby",1e-3\n', NAMES, [1, 2, 0.5, 1e-3]),
+        # A heading, as of a table of pandas.
+        ('Name,Weight\ncat,2\ndog,3\n"cat, tabby",4\n', NAMES, [1, 2, 3, 4]),
+        ('label,weight\n0,5\n1,2\n2,4\n3,3\n', (), [5, 2, 4, 3]),
         ('\ufeff3,3\n1,2\r\n02,4\n0,5\n', NAMES, [5, 2, 4, 3]),
         ('0,5\n1,2\n2,4\n3,3\n', (), [5, 2, 4, 3]),
         # The names of the digits are numbers, and not their labels.
@@ -71,7 +74,10 @@ def test_parsed__names_or_labels_with_a_weight_each(text: str, names: List[str],
         *((f'cat,{weight}', f'line 1: the weight of cat is {weight}; it must be a') for weight in ('inf', 'x', '1e99')),
         ('cat,', 'line 1: the weight of cat is empty; it must be a number from 1.2e-38 to 1.7e.38'),
         ('cat, tabby,2', 'line 1: 3 values; it must have two: .*a name with a comma is quoted'),
-        ('cat', 'line 1: 1 values; it must have two'),
+        ('cat', 'line 1: 1 value; it must have two'),
+        ('cat;2', 'line 1: 1 value; it must have two: .* with a comma between them'),
+        # No heading.
+        ('name,mass\ncat,2', 'line 1: name is not a class'),
         (',2', 'line 1: an empty name is not a class'),
         ('cat,2', 'has no weight for 2 of 3 classes: dog, cat, tabby'),
         ('1,2', 'has no weight for 2 of 3 labels: 2, 3'),

@@ -221,7 +221,8 @@ class Channel(abc.ABC):
         # Ctrl-C ends the wait alone; the error remains that of the command.
         with self._change, contextlib.suppress(KeyboardInterrupt):
             if not self._change.wait_for(lambda: not self._untold(), _TOLD_WITHIN):
-                others, text = self._name_of(*self._untold()), shown(ending.text, _LONGEST_TEXT)
+                others = self._name_of(*self._untold())
+                text = shown(ending.text.replace('\n', ' '), _LONGEST_TEXT)
                 logger.info('waiting up to %d s for %s, to tell the error: %s', self._timeout, others, text)
                 self._change.wait_for(lambda: not self._untold(), self._timeout)
 
@@ -329,7 +330,10 @@ class First(Channel):
                 if not self._change.wait(max(0, said_at + _SAY_EVERY - time.monotonic())):
                     said = None
                     port = cluster.channel_port(self._addresses)
-                    hint = f'; if it runs, it must have the same --worker_hosts, and reach port {port} of this machine'
+                    hint = (
+                        '; if it runs, it must have the same --worker_hosts, a --task_index of its own, and reach '
+                        f'port {port} of this machine'
+                    )
             if self._has_left:
                 return
             self._has_begun = True
@@ -402,7 +406,11 @@ class First(Channel):
             is_number = type(number) is int and 0 < number < len(self._addresses)
             # A process that connects again may be faster than the end of its first connection.
             if not is_number or (other and other.mark != mark):
-                link.send('end', [RETRY, f'--task_index={shown(number)}: this worker is there already, or unknown.'])
+                code, reason = RETRY, 'another process is this worker already; each needs a number of its own'
+                if not is_number:
+                    others = f'{self._name_of(0)} has {len(self._addresses)} workers'
+                    code, reason = FIX, f'{others}; --worker_hosts must be the same for all'
+                link.send('end', [code, f'--task_index={shown(number)}: {reason}.'])
                 raise ValueError(number)
             other = _Other(link, mark)
             # Before anything that other threads send. A process that has ended meanwhile does not keep its number.
@@ -689,6 +697,6 @@ def _listening(family: int, address: Any, whose: str) -> socket.socket:
         if error.errno != errno.EADDRINUSE:
             raise
         raise PortInUseError(
-            f'--worker_hosts: port {address[1]}, {whose}, is in use by another process of this machine. End that '
-            'process, or give all workers other ports.'
+            f'--worker_hosts: port {address[1]}, {whose}, is in use by another process of this machine. If it is a '
+            'worker of this run, give each its own --task_index; otherwise end it, or give all workers other ports.'
         )

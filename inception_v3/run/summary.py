@@ -19,13 +19,16 @@ _TOO_MUCH, _LITTLE = 0.1, 0.01
 
 
 def notes_of(config: Config) -> Iterator[str]:
-    """Consequences of a run's settings that its user may not expect: of emulation, averages and the auxiliary head."""
+    """Consequences of a run's settings that its user may not expect: of emulation, averages and the auxiliary head.
+
+    Each is a line, because the log escapes newlines; the notice of emulated devices has several.
+    """
     if config.is_emulated:
         from inception_v3.tpu.emulation import notice
 
-        yield notice(topology.emulated(str(config.tpu)))
+        yield from notice(topology.emulated(str(config.tpu))).splitlines()
     elif config.num_gpus > 1 and not (config.use_tpu or accelerator.on_gpu(config)):
-        yield accelerator.notice(config)
+        yield from accelerator.notice(config).splitlines()
     if config.mode == 'eval':
         return
     yield f'batch normalization: {batch_norm_advice.description(config)}'
@@ -113,12 +116,17 @@ def introduction_of(config: Config, data_set: Optional[DatasetInfo]) -> str:
     rows = [
         ('network', f'{config.network}, {parameters:,} parameters, {size}'),
         ('data set', f'{_named(config, data_set)}: {images}'),
-        ('run', f'{config.mode}, batches of {batch:,} images, {config.train_steps:,} steps ({epochs:,.1f} epochs)'),
+        ('run', f'{config.mode}, batches of {batch:,} images, {config.train_steps:,} steps ({_short(epochs)} epochs)'),
         ('device', f'{device}, {config.precision}'),
         *_class_weights(config, data_set),
         ('folders', f'data {data}, results {config.model_dir}, export {config.export_dir or "none"}'),
     ]
     return in_rows(rows)
+
+
+def _short(epochs: float) -> str:
+    """A number of epochs with a digit after the point; of a trial of few steps, which would be 0.0, its first digit."""
+    return f'{epochs:,.1f}' if epochs >= 0.1 else f'{epochs:.1g}'
 
 
 def summary_of(

@@ -16,6 +16,8 @@ PAGES = [
 ]
 _IN_TEXT = re.compile(r'`((?:BUCKET=\S+ )?(?:\./run|\./run_tpu\.sh|docs/build|\.ci/run)(?: [^`]+)?)`')
 _IN_BLOCK = re.compile(r'(?:    |)((?:BUCKET=\S+ )?(?:\./run |\./run_tpu\.sh|docs/build|\.ci/run).*)')
+# As after pip install, where the first words are the program's.
+_INSTALLED = re.compile(r'(?:    |)(?:inception/bin/)?(inception-v3 .*)')
 
 
 class Command(NamedTuple):
@@ -36,7 +38,10 @@ def commands() -> List[Command]:
     for page in PAGES:
         text = read(page).replace('\\\n', ' ')
         for line in text.splitlines():
-            block = _IN_BLOCK.fullmatch(line)
+            block, installed = _IN_BLOCK.fullmatch(line), _INSTALLED.fullmatch(line)
+            if installed:
+                found.append(f'./run {installed.group(1)}')
+                continue
             found += [block.group(1)] if block else _IN_TEXT.findall(line.replace(r'\|', '|'))
         found = [Command(page, entry) if isinstance(entry, str) else entry for entry in found]
     return found

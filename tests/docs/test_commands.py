@@ -1,6 +1,6 @@
-"""The commands in the documentation work: the cheap ones are run, the others are checked without being run.
+"""The commands in the documentation, and in the examples of --help, by their parts: modules, flags, values and paths.
 
-A command that needs a TPU, a data set or minutes is checked by its parts: modules, flags, values and paths.
+They are not run: most need data, a TPU or minutes.
 """
 
 import json
@@ -43,6 +43,8 @@ def words_of(command: Command) -> List[str]:
 
 def program_of(words: Sequence[str]) -> str:
     """The name of `./run inception-v3 NAME …`, or the module of `./run python -m MODULE …`; otherwise empty."""
+    if words[:3] == ['./run', 'inception-v3', 'train']:
+        return 'inception_v3.main'
     if words[:2] == ['./run', 'inception-v3']:
         return '' if words[2].startswith('-') else words[2]
     return words[3] if words[:3] == ['./run', 'python', '-m'] else ''
@@ -100,20 +102,32 @@ def test_commands__every_program_has_a_help(program: str, help_texts: Dict[str, 
     assert (f'python -m {program}' if '.' in program else f'inception-v3 {program}') in help_texts[program]
 
 
-@pytest.mark.program
-@pytest.mark.parametrize('command', COMMANDS, ids=str)
-def test_commands__every_flag_is_one_of_the_command(command: Command, help_texts: Dict[str, str]) -> None:
-    words = words_of(command)
+def check_flags(words: Sequence[str], help_texts: Dict[str, str]) -> None:
+    """Fails for a flag that the options of a command's help do not have."""
     program = program_of(words)
     own, _, of_trials = ' '.join(arguments_of(words)).partition(' -- ')
     if program in help_texts:
-        known = set(re.findall(r'--\w+', help_texts[program]))
+        known = set(re.findall(r'^  (?:-h, )?(--\w+)', help_texts[program], re.MULTILINE))
         booleans = {flag.replace('--', '--no') for flag in known} if program in TAKES_FLAGS_OF_A_RUN else set()
         for word in own.split():
             if word.startswith('--'):
                 assert word.partition('=')[0] in known | booleans | {'--help'}
     if of_trials:
         flags.parse(['trial', *of_trials.split()])
+
+
+@pytest.mark.program
+@pytest.mark.parametrize('command', COMMANDS, ids=str)
+def test_commands__every_flag_is_one_of_the_command(command: Command, help_texts: Dict[str, str]) -> None:
+    check_flags(words_of(command), help_texts)
+
+
+@pytest.mark.program
+def test_help__flags_of_its_examples_are_those_of_the_command(help_texts: Dict[str, str]) -> None:
+    examples = re.findall(r'^    (inception-v3 .*)', '\n'.join(help_texts.values()), re.MULTILINE)
+    assert len(examples) >= 10
+    for example in examples:
+        check_flags(words_of(Command('', f'./run {example}')), help_texts)
 
 
 @pytest.mark.parametrize('command', [c for c in COMMANDS if program_of(words_of(c)) == 'inception_v3.main'], ids=str)

@@ -131,9 +131,9 @@ def test_begin__waits_for_a_late_worker_and_says_for_whom(monkeypatch: Any) -> N
     late = f'waiting for worker 2 ({workers.addresses[2]})'
     port = cluster.channel_port(workers.addresses)
     # From the second time on, with what to look at: other addresses there may give another port.
-    again = f'{late}; if it runs, it must have the same --worker_hosts, and reach port {port} of this machine'
-    wait_for(lambda: said.count(again) > 1)
-    assert said.count(late) == 1
+    hint = f'; if it runs, it must have the same --worker_hosts, a --task_index of its own, and reach port {port} of'
+    wait_for(lambda: said.count(f'{late}{hint} this machine') > 1)
+    assert any(text.endswith(f'worker 2 ({workers.addresses[2]})') for text in said)
     assert all(result.empty() for result in results)
     first = f'waiting for worker 0 ({workers.addresses[0]}), at its port {port}'
     assert first in said
@@ -241,13 +241,23 @@ def test_begin__a_problem_with_the_answers_ends_all_with_code_2() -> None:
     assert answers == [{1: {'token': 7, 'flags': 'a'}, 2: {'token': 7, 'flags': 'b'}}]
 
 
-def test_begin__a_second_process_with_the_number_of_a_worker_is_refused() -> None:
+def test_begin__another_process_with_a_number_or_one_too_many_is_refused() -> None:
     workers = Workers(3)
     workers.start(0), workers.start(1)
     wait_for(lambda: 1 in workers.all[0]._others)
-    again: Any = channel.of(cluster.Place(tuple(workers.addresses), 1, 30), lambda ending: None)
-    error = workers.call(lambda: again.join(lambda greeting: None)).get(timeout=20)
-    assert str(error) == '--task_index=1: this worker is there already, or unknown.' and error.exit_code == 1
+
+    def error_of(number: int) -> Any:
+        # The last address is in the --worker_hosts of this worker alone.
+        place = cluster.Place((*workers.addresses, '127.0.0.1:9'), number, 30)
+        other: Any = channel.of(place, lambda ending: None)
+        return workers.call(lambda: other.join(lambda greeting: None)).get(timeout=20)
+
+    error = error_of(1)
+    assert str(error) == '--task_index=1: another process is this worker already; each needs a number of its own.'
+    assert error.exit_code == 1
+    error, first = error_of(3), f'worker 0 ({workers.addresses[0]})'
+    assert str(error) == f'--task_index=3: {first} has 3 workers; --worker_hosts must be the same for all.'
+    assert error.exit_code == 2
 
 
 @pytest.mark.parametrize('failed', [0, 1, 2])
@@ -271,10 +281,10 @@ def test_begin__a_worker_that_failed_waits_a_bounded_time(monkeypatch: Any) -> N
     began = time.monotonic()
     for number in (0, 1):
         workers = Workers(3, timeout=1)
-        leave = functools.partial(workers.open(number).leave, 2, 'no data')
+        leave = functools.partial(workers.open(number).leave, 2, 'no data\nno model')
         assert workers.call(leave).get(timeout=20) is None
         others = [f'worker {each} ({workers.addresses[each]})' for each in ((1, 2), (0,))[number]]
-        own = f'worker {number} ({workers.addresses[number]}) ended: no data'
+        own = f'worker {number} ({workers.addresses[number]}) ended: no data no model'
         assert f'waiting up to 1 s for {", ".join(others)}, to tell the error: {own}' in said
     # A second without a line, then the timeout, for each.
     assert time.monotonic() - began >= 4

@@ -97,7 +97,7 @@ class Agreement(NamedTuple):
         )
 
     def __str__(self) -> str:
-        return f'{self.name}: {self.line}; of the checkpoint, top-1 {self.expected / self.images:.2%}'
+        return f'{self.name}: {self.line}; the checkpoint has top-1 {self.expected / self.images:.2%}'
 
 
 def perform(arguments: argparse.Namespace, out: str, screen: Screen) -> int:

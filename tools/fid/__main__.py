@@ -12,6 +12,7 @@ be read is reported with the reason, and the others are used.
 
 import argparse
 import json
+import os
 import sys
 from typing import Any, Dict, Optional, Sequence
 
@@ -20,6 +21,7 @@ from compat.errors import DONE, FIX, CommandError
 from compat.messages import shown
 from console import program
 from console.command_line import new_parser, number_of
+from console.paths import meant_path
 from console.screen import Screen
 from tools.features import FILES_OF_2015
 
@@ -49,13 +51,16 @@ def _parse(argv: Optional[Sequence[str]]) -> argparse.Namespace:
     add('--json', action='store_true', help='print a JSON object per score, one per line')
     arguments = parser.parse_args(argv)
     is_chosen = arguments.scores is not None
-    chosen = [name.strip() for name in arguments.scores.split(',')] if is_chosen else [*_NAMES]
+    chosen = [name.strip().lower() for name in arguments.scores.split(',')] if is_chosen else [*_NAMES]
     unknown = [name for name in chosen if name not in _NAMES]
     if unknown:
         parser.error(f'--scores={arguments.scores}: {unknown[0] or "an empty name"} is none of {", ".join(_NAMES)}.')
     if is_chosen and not arguments.others and {*chosen} != {'is'}:
         parser.error(f'--scores={arguments.scores}: FID and KID need two sets of images: IMAGES OTHERS.')
     names = [name for name in (arguments.images, arguments.others) if name]
+    absent = [name for name in names if '://' not in name and not os.path.exists(name)]
+    if absent:
+        parser.error(f'{shown(absent[0], 4096)}: no such file or folder.{meant_path(absent[0])}')
     if not arguments.weights and not all(name.endswith(('.npz', '.pkl', '.pickle')) for name in names):
         parser.error(f'--weights is needed for images. It is a file of the weights: {FILES_OF_2015}.')
     arguments.chosen, arguments.names = chosen, names

@@ -48,6 +48,12 @@ def test_introduction__names_device_and_batches_of_an_evaluation(changes: Any, d
     ]
 
 
+def test_introduction__shows_a_digit_of_less_than_a_tenth_of_an_epoch() -> None:
+    config = Config(use_tpu=False, train_batch_size=64, train_steps=10, num_train_images=12800)
+    assert '10 steps (0.05 epochs)' in introduction_of(config, None)
+    assert '10 steps (0.1 epochs)' in introduction_of(dataclasses.replace(config, num_train_images=6400), None)
+
+
 MOMENTS = "batch normalization: local: over each core's own 128 images; the first core's moving statistics are kept"
 
 
@@ -98,9 +104,13 @@ def test_notes_of__name_the_moments_and_an_omitted_head(changes: Any, notes: Lis
 
 
 @pytest.mark.parametrize(('mode', 'others'), [('eval', []), ('train', [MOMENTS])])
-def test_notes_of__begin_with_the_emulation(mode: str, others: List[str]) -> None:
-    first, *rest = notes_of(Config(tpu='emulated:8', mode=mode))
-    assert first.startswith('THE TPU IS EMULATED: 8 cores on 1 host') and rest == others
+def test_notes_of__begin_with_the_emulation_in_lines_of_their_own(mode: str, others: List[str]) -> None:
+    notes = [*notes_of(Config(tpu='emulated:8', mode=mode))]
+    assert notes[0].startswith('THE TPU IS EMULATED: 8 cores on 1 host') and notes[4:] == others
+    virtual = [*notes_of(Config(use_tpu=False, accelerator='cpu', num_gpus=2, mode=mode))]
+    assert virtual[0].startswith('THE GPUS ARE VIRTUAL: 2 replicas')
+    # The log shows a newline inside a message as an escape sequence.
+    assert virtual[1].startswith('  as on GPUs: ') and not any('\n' in note for note in [*notes, *virtual])
 
 
 @pytest.mark.parametrize(

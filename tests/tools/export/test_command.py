@@ -70,7 +70,7 @@ def check(out: pathlib.Path, run: FinishedRun, name: str) -> None:
     """Checks that an export classifies as the run was evaluated, and what stands beside it."""
     top_1 = evaluations(run.config)[-1].top_1
     line = next(line for line in (out / 'printed.txt').read_text().splitlines() if line.startswith(f'{name}: '))
-    assert 'of 359 validation images' in line and line.endswith(f'; of the checkpoint, top-1 {top_1:.2%}')
+    assert 'of 359 validation images' in line and line.endswith(f'; the checkpoint has top-1 {top_1:.2%}')
     # The logits of this run are at most 5, of which this is rounding in float32 whatever the processor.
     tolerance = 0.5 if 'int8' in name else 5e-5
     assert float(line.split(';')[1].split()[-1]) <= {'saved_model': 0, 'npz': 0}.get(name, tolerance)

@@ -134,7 +134,7 @@ def test_few_images__are_said(tmp_path: Any) -> None:
     _, _, err = run(few, few, '--scores=fid')
     assert err.count('warning') == 1 and f'{few} has 6 images and {few} has 6 images' in err
     # A score that was asked for by name is an error.
-    code, lines, err = run(few, enough, '--scores=kid,fid')
+    code, lines, err = run(few, enough, '--scores=KID,fid')
     assert code == FIX and 'error: KID: not computed: 6 images are fewer' in err
     one = saved(tmp_path / 'one.npz', features=random.normal(size=[1, 6]))
     code, lines, err = run(one, enough, '--scores=fid')
@@ -152,7 +152,9 @@ def test_mistakes__are_one_message(made: str, tmp_path: Any) -> None:
     good = saved(tmp_path / 'good.npz', features=np.eye(4), layer='pool', digest='a')
     assert '--weights is needed for images' in message(images)
     assert 'pytorch-fid' in message(images)
-    assert 'no such file or folder' in message(f'{made}/absent', weights)
+    assert 'absent: no such file or folder' in message(f'{made}/absent', weights)
+    # Nobody should look for weights because of a typo.
+    assert f'{made}/ones: no such file or folder. Did you mean {images}?' in message(f'{made}/ones')
     assert 'no such file' in message(str(tmp_path / 'absent.npz'))
     assert 'has neither features' in message(saved(tmp_path / 'n.npz', other=np.eye(2)))
     assert 'not finite' in message(saved(tmp_path / 'i.npz', features=np.full([3, 2], np.nan)))
