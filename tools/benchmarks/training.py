@@ -16,7 +16,7 @@ from typing import Any, Dict, List, NamedTuple, Sequence
 from console import processes
 from console.program import raise_on_sigterm
 from console.screen import Screen
-from inception_v3.config import Config, ConfigError
+from inception_v3.config import OF_PLACE, Config, ConfigError
 from inception_v3.flags import CommandLine, OwnFlag
 from tools.benchmarks import command, tables
 from tools.benchmarks.measurement import answer_of
@@ -31,8 +31,7 @@ _OWN_FLAGS: Dict[str, OwnFlag] = {
 # The kinds of input: the run's own, and one batch of random pixels again and again.
 REAL, REPEATED = 'real_input', 'repeated_batch'
 # Settings of a run's surroundings, which the result leaves out. Class weights may name a file.
-_PLACES = {'data_dir', 'train_files', 'eval_files', 'model_dir', 'export_dir', 'init_from', 'class_weights'}
-_PRIVATE = _PLACES | {'tpu', 'gcp_project', 'tpu_zone', 'master'}
+_PRIVATE = OF_PLACE | {'init_from', 'class_weights'}
 
 
 class Training(NamedTuple):

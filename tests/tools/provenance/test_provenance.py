@@ -450,6 +450,7 @@ def compared(old: RunRecord, new: RunRecord) -> Dict[str, List[str]]:
     [
         ({'learning_rate': 0.5}, '1', {'configuration': ['learning_rate']}),
         ({'model_dir': 'runs/2', 'export_dir': 'exported', 'keep_best': True}, '1', {}),
+        ({'worker_hosts': 'a:1,b:1', 'task_index': 0}, '1', {'configuration': ['machines']}),
         # A fingerprint identifies the data set; without one, its path does.
         ({'data_dir': 'elsewhere'}, '1', {}),
         ({'data_dir': 'elsewhere'}, '', {'configuration': ['data_dir']}),
