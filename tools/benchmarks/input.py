@@ -7,7 +7,6 @@ import statistics
 import sys
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
-from console.program import raise_on_sigterm
 from console.screen import Screen
 from inception_v3.config import Config, ConfigError
 from inception_v3.flags import CommandLine, OwnFlag
@@ -241,6 +240,4 @@ def _cells(row: Row) -> List[str]:
 
 
 if __name__ == '__main__':
-    # After SIGTERM, child processes end, and the finished measurements are reported.
-    raise_on_sigterm()
     sys.exit(main(sys.argv))
