@@ -173,6 +173,11 @@ def _perform(own: Dict[str, Any], command_line: CommandLine, screen: Screen) -> 
         raise ConfigError(
             f'--variants={own["variants"]}: {_TAR} converts a folder. Name it with --data_dir, not --train_files.'
         )
+    if config.preprocessing not in measurement.NAIVE:
+        raise ConfigError(
+            f'--preprocessing={config.preprocessing}: the naive pipeline, with which variants are compared, has only '
+            f'{" and ".join(measurement.NAIVE)}. Give one of them.'
+        )
     if config.data_format == 'tar':
         raise ConfigError(
             '--data_format=tar: the naive pipeline, with which variants are compared, reads TFRecord files alone. '

@@ -36,6 +36,8 @@ from tools.export.network import DECODING, INPUT, Batch, FrozenNetwork, batches,
 from tools.paired import FEWEST_DIFFERING, Pairs
 
 _DESCRIPTION, _PROGRAM = 'preprocessing.json', 'prepare.py'
+# As `--help` says.
+_CALIBRATION_IMAGES = 200
 
 
 class Agreement(NamedTuple):
@@ -113,13 +115,18 @@ def perform(arguments: argparse.Namespace, out: str, screen: Screen) -> int:
         path = os.path.join(out, name)
         if os.path.lexists(path):
             raise CommandError(f'{path}: exists already. Remove it, or name another folder with --out.')
+    is_calibrated = any(each.is_calibrated for each in formats.values())
+    if arguments.calibration_images and not is_calibrated:
+        raise ConfigError(
+            '--calibration_images: these exports read no training images; only the formats of int8 do. Leave out the '
+            'flag.'
+        )
     screen.update(f'reading {arguments.model_dir}')
     model = trained_model.find(arguments.model_dir, arguments.checkpoint)
     config = model.config
     learned = trained_data_of(config, model.checkpoint)
     if learned.note:
         logger.info('warning: %s', learned.note)
-    is_calibrated = any(each.is_calibrated for each in formats.values())
     splits = [split for split, used in ((records.TRAIN, is_calibrated), (records.VALIDATION, arguments.verify)) if used]
     changes = other_data.changes_of(config, arguments)
     if changes and not splits:
@@ -141,14 +148,16 @@ def perform(arguments: argparse.Namespace, out: str, screen: Screen) -> int:
         notes += _changes(data, model.checkpoint)
     check_writable('out', out)
     network = freeze(model, learned)
-    with tempfile.TemporaryDirectory(prefix='.unfinished-', dir=out) as unfinished:
-        # The names of skipped records must not get into the run's folder.
-        data = dataclasses.replace(data, model_dir=unfinished)
+    # The pipeline writes the names of skipped records below model_dir, and the run's own folder must not change.
+    beside = tempfile.TemporaryDirectory(prefix='export_')
+    with tempfile.TemporaryDirectory(prefix='.unfinished-', dir=out) as unfinished, beside as folder:
+        data = dataclasses.replace(data, model_dir=folder)
         calibration: List[np.ndarray] = []
         if is_calibrated:
             with bad_records_explained(data, [records.TRAIN], screen, has_flag=False):
                 images = (image for batch in batches(is_training=True, config=data) for image in batch.images)
-                calibration = [*itertools.islice(images, min(arguments.calibration_images, data.num_train_images))]
+                wanted = arguments.calibration_images or _CALIBRATION_IMAGES
+                calibration = [*itertools.islice(images, min(wanted, data.num_train_images))]
         for name, each in formats.items():
             screen.update(f'exporting {model.checkpoint} as {name}')
             os.mkdir(os.path.join(unfinished, name))

@@ -45,7 +45,8 @@ CLASSES = ['background', *'0123456789']
 
 def exported(run: FinishedRun, out: pathlib.Path, *formats: str) -> pathlib.Path:
     """Makes verified exports in a folder, with what the command prints in `printed.txt`."""
-    words = [f'--format={",".join(formats)}', f'--out={out}', '--verify', '--calibration_images=20']
+    words = [f'--format={",".join(formats)}', f'--out={out}', '--verify']
+    words += ['--calibration_images=20'] if any('int8' in name for name in formats) else []
     screen = os.dup(2)
     # The network of the run.
     with mock.patch.dict(NETWORKS, inception_v3=ONE_LAYER), tempfile.TemporaryFile() as native:
@@ -247,7 +248,7 @@ def test_bad_records__are_skipped_as_in_the_run_and_counted_in_the_card(
     for allowed in (1, 0):
         config = dataclasses.replace(finished_run.config, data_dir=data_dir, max_bad_records=allowed)
         (tmp_path / 'run' / 'config.json').write_text(dataclasses.replace(config, model_dir=model_dir).to_json())
-        words = [model_dir, '--format=npz', '--verify', f'--out={tmp_path}/{allowed}', '--calibration_images=99']
+        words = [model_dir, '--format=npz', '--verify', f'--out={tmp_path}/{allowed}']
         with mock.patch.dict(FORMATS, npz=own._replace(is_calibrated=bool(allowed))):
             code, printed, err = commands.run(command.main, *words)
         card = (tmp_path / str(allowed) / 'npz' / 'README.md').read_text()
@@ -311,6 +312,8 @@ def test_refusals__leave_nothing(
         assert part in refused(*words)
     assert not [*tmp_path.glob('new/*')] and os.listdir(str(tmp_path / 'old')) == ['npz']
     assert f'keras: the formats are {", ".join(FORMATS)}' in refused('run', '--format=onnx,keras')
+    unused = refused(model_dir, '--format=npz', out, '--verify', '--calibration_images=9')
+    assert '--calibration_images: these exports read no training images' in unused
 
 
 def test_run_on_made_up_images__is_verified_on_others_alone(
