@@ -12,8 +12,8 @@ EXIT_CODES = f"""exit codes:
   {DONE}    done
   {RETRY}    failed; retrying the same command may succeed
   {FIX}    failed; fix something first, the message says what
-  {RESUME}   ended by SIGTERM; the same command resumes
-  {INTERRUPTED}  ended by Ctrl-C; the same command resumes"""
+  {RESUME}   ended by SIGTERM; the same command resumes, or starts over
+  {INTERRUPTED}  ended by Ctrl-C; the same command resumes, or starts over"""
 
 
 class CommandError(app.UsageError):
@@ -40,6 +40,13 @@ class TerminatedError(CommandError):
     """SIGTERM ended the command after its work was saved."""
 
     exit_code = RESUME
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM, which unwinds a command as Ctrl-C does.
+
+    Not an Exception: code that reads damaged files catches every Exception.
+    """
 
 
 class InterruptedByUserError(CommandError):

@@ -1,13 +1,15 @@
 """Runs commands: the one place that turns errors into messages and exit codes."""
 
+import contextlib
 import os
 import signal
 import sys
-from typing import Any, Callable, Optional
+import threading
+from typing import Any, Callable, Iterator, Optional
 
 from absl import app
 
-from compat.errors import FIX, INTERRUPTED, RETRY, CommandError, TerminatedError
+from compat.errors import FIX, INTERRUPTED, RESUME, RETRY, CommandError, Terminated
 from console import streams
 from console.screen import Printable, Screen, failure, raw, set_up_logging
 
@@ -21,6 +23,9 @@ def run(command: Command, on_interrupt: str = 'interrupted') -> int:
     Messages go to standard error and begin with `error: `. Errors of TensorFlow and of the system are shown in one
     line, or with a traceback if the command has called `set_up_logging(screen, verbose=True)`. Any other exception is
     a defect of this program and is not caught. Returns the exit code, as `compat.errors` lists them.
+
+    SIGTERM unwinds the command as Ctrl-C does, so that it ends its child processes and removes its temporary files.
+    The message about an interruption begins with the word.
     """
     streams.open_closed()
     screen = Screen(sys.stderr)
@@ -30,11 +35,14 @@ def run(command: Command, on_interrupt: str = 'interrupted') -> int:
     # What commands print has names from files.
     sys.stdout, sys.stderr = Printable(raw(sys.stdout)), Printable(raw(sys.stderr))  # type: ignore[assignment]
     try:
-        return command(screen) or 0
+        with _sigterm_unwinds():
+            return command(screen) or 0
     except CommandError as error:
         return fail(screen, str(error), error.exit_code)
     except app.UsageError as error:
         return fail(screen, str(error), FIX)
+    except Terminated:
+        return fail(screen, on_interrupt.replace('interrupted', 'ended by SIGTERM', 1), RESUME)
     except KeyboardInterrupt:
         return fail(screen, on_interrupt, INTERRUPTED)
     except BrokenPipeError:
@@ -56,13 +64,24 @@ def _is_failure(error: Exception) -> bool:
     return isinstance(error, OSError) or bool(of_tensorflow and isinstance(error, of_tensorflow.OpError))
 
 
-def raise_on_sigterm() -> None:
-    """Makes SIGTERM raise TerminatedError, so that a command shows its results and ends its child processes first."""
+@contextlib.contextmanager
+def _sigterm_unwinds() -> Iterator[None]:
+    """Makes the first SIGTERM raise Terminated; a second one must not interrupt the clean-up."""
+    before = signal.getsignal(signal.SIGTERM)
+    # A parent process may have it ignored. Only the main thread can set handlers.
+    if before == signal.SIG_IGN or threading.current_thread() is not threading.main_thread():
+        yield
+        return
 
     def terminate(number: int, frame: Any) -> None:
-        raise TerminatedError('ended by SIGTERM')
+        signal.signal(signal.SIGTERM, lambda *unused: None)
+        raise Terminated
 
     signal.signal(signal.SIGTERM, terminate)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def fail(screen: Screen, message: str, exit_code: int) -> int:

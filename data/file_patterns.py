@@ -9,7 +9,7 @@ import fnmatch
 import functools
 import os
 import re
-from typing import Iterator, List
+from typing import Iterator, List, Tuple
 
 from compat import tf
 from compat.messages import first_few, shown
@@ -41,12 +41,13 @@ def find(patterns: str, folder: str, flag: str) -> List[str]:
         names = (name for name in names_in(folder) if name[0] != '.' or part.startswith('.'))
         return [os.path.join(folder, name) for name in names if fnmatch.fnmatchcase(name, part)]
 
-    def matches(path: str) -> Iterator[str]:
-        """Yields the files that match a path with wildcards, by name. Folders and hidden files do not match."""
-        if '**' in path:
-            raise PatternError(f'--{flag}: {shown(path)}: ** is not supported; write */ for each level of folders.')
-        root = _ROOT.match(path).group()  # type: ignore[union-attr]
-        found, (*folders, last) = [root], path[len(root) :].split('/')
+    def matches(root: str, own: str) -> Iterator[str]:
+        """Yields the files that match a pattern below a root, by name. Folders and hidden files do not match."""
+        if '**' in own:
+            raise PatternError(
+                f'--{flag}: {shown(root + own)}: ** is not supported; write */ for each level of folders.'
+            )
+        found, (*folders, last) = [root], own.split('/')
         for part in folders:
             if _WILDCARDS.search(part):
                 found = [name for each in found for name in matching(part, each)]
@@ -56,11 +57,8 @@ def find(patterns: str, folder: str, flag: str) -> List[str]:
         # A store has no folders; its listing marks the beginnings of names by a slash.
         return (each for each in found if remote.is_remote(each) or not os.path.isdir(each))
 
-    def holds(path: str) -> str:
-        """A sentence about the folder of a path without a file."""
-        folder = os.path.dirname(path)
-        if _WILDCARDS.search(folder):
-            return ''
+    def holds(folder: str) -> str:
+        """A sentence about a folder without a file that was sought."""
         kinds = sorted({re.sub(r'\d+', '*', name) for name in names_in(folder)})
         place = folder or os.getcwd()
         return f' {place} holds {", ".join(kinds[:5])}.' if kinds else f' {place} is empty or does not exist.'
@@ -69,25 +67,35 @@ def find(patterns: str, folder: str, flag: str) -> List[str]:
     missing: List[str] = []
     for pattern in expand(patterns, flag):
         path = located(pattern, folder)
+        root, own = _divided(pattern, path)
         if not remote.is_remote(path) and os.path.isdir(path):
             raise DataError(f"{given}: {path} is a folder. Name its files: '{path.rstrip('/')}/*'.")
-        if not _WILDCARDS.search(path):
+        if not _WILDCARDS.search(own):
             is_there = os.path.basename(path) in names_in(os.path.dirname(path))
             (found if is_there else missing).append(path)
             continue
-        matched = [*matches(path)]
+        matched = [*matches(root, own)]
         if not matched:
-            raise DataError(f'{given}: no file matches {path}.{holds(path)}')
+            among = '' if _WILDCARDS.search(os.path.dirname(own)) else holds(os.path.dirname(path))
+            raise DataError(f'{given}: no file matches {path}.{among}')
         found += matched
     if missing:
         raise DataError(
             f'{given}: {len(missing):,} of {len(missing) + len(found):,} files are missing: {first_few(missing)}.'
-            f'{holds(missing[0])} Supply them, or name the files that there are.'
+            f'{holds(os.path.dirname(missing[0]))} Supply them, or name the files that there are.'
         )
     twice = sorted(path for path, count in collections.Counter(found).items() if count > 1)
     if twice:
         raise DataError(f'{given}: names {len(twice):,} files more than once: {first_few(twice)}.')
     return found
+
+
+def _divided(pattern: str, path: str) -> Tuple[str, str]:
+    """The root of a located pattern, which is no pattern: the folder of a relative one, the user's; and the rest."""
+    own = pattern.partition('/')[2] if pattern.startswith('~') else pattern
+    if own == path:
+        own = path[len(_ROOT.match(path).group()) :]  # type: ignore[union-attr]
+    return path[: len(path) - len(own)], own
 
 
 def located(pattern: str, folder: str) -> str:

@@ -1,5 +1,6 @@
 """The labels in a data set's files: whether a sample of them agrees with the description, and with the other split."""
 
+import collections
 import contextlib
 import os
 from typing import Iterator, List, NamedTuple, Optional, Sequence
@@ -134,7 +135,8 @@ def check_described(
             f'write it again.{f" If the images of label 0 are a class, name it in {origin}." if is_own else ""}'
         )
     # ImageNet has two classes named crane.
-    label_of = {name: label for label, name in enumerate(names) if names.count(name) == 1}
+    counts = collections.Counter(names)
+    label_of = {name: label for label, name in enumerate(names) if counts[name] == 1}
     named = [(each, label_of[each.text]) for each in sampled if each.text in label_of]
     others = [(each, meant) for each, meant in named if each.label != meant]
     if 2 * len(others) > len(named):

@@ -21,7 +21,7 @@ _NAN_BOXES = 'bounding boxes with NaN: image/object/bbox/* must be fractions of 
 # Characters of the keys in a message.
 _LONGEST_LIST = 180
 # Records between two progress messages of a search.
-_PROGRESS_EVERY = 10000
+_PROGRESS_EVERY = 100
 
 
 class BadRecord(NamedTuple):

@@ -49,6 +49,15 @@ BALANCED = 'balanced'
 # A `class_weights` with its numbers: the flag as it was given, and a number for each label.
 _WEIGHTS = re.compile(r'(.*)=([0-9.e+-]+(?:,[0-9.e+-]+)+)')
 
+# Settings that may differ between the machines of one run: paths, and what concerns one machine alone.
+FILES = frozenset(['model_dir', 'export_dir', 'data_dir', 'train_files', 'eval_files'])
+OF_MACHINE = FILES | {'task_index', 'log_device_placement'}
+# Settings of the place of a run, without effect on its results.
+OF_PLACE = OF_MACHINE | {
+    *('worker_hosts', 'worker_timeout', 'profile_steps'),
+    *('tpu', 'master', 'tpu_zone', 'gcp_project'),
+}
+
 # The label of the images that pad the last batch of an evaluation; all metrics ignore them.
 PADDING_LABEL = -1
 

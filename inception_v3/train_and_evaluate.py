@@ -89,8 +89,10 @@ class Run:
         check_fits(config)
         return Seen(data_set, device, (*introduction_of(config, data_set).splitlines(), *notes_of(config)))
 
-    def execute(self) -> str:
+    def execute(self, until_step: Optional[int] = None) -> str:
         """Checks, then trains, evaluates or both, as `--mode` says, and exports; returns the summary.
+
+        With `--mode=train`, `until_step` ends training before `train_steps`, on which some schedules depend.
 
         Raises:
           ConfigError, DataError: the run cannot start.
@@ -116,7 +118,7 @@ class Run:
                 if config.mode == 'train_and_eval':
                     evaluation = self._train_and_evaluate(trainer, evaluator)
                 elif not workers.share(self._is_finished):
-                    trainer.train(config.train_steps)
+                    trainer.train(until_step or config.train_steps)
             if config.export_dir and config.is_first:
                 export = self._export(context, seen.device)
             if config.keep_best and config.is_first:

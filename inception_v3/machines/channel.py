@@ -25,7 +25,7 @@ import threading
 import time
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
 
-from compat.errors import DONE, FIX, INTERRUPTED, RETRY, CommandError, RetryableError
+from compat.errors import DONE, FIX, INTERRUPTED, RESUME, RETRY, CommandError, RetryableError, Terminated
 from compat.log import logger
 from compat.messages import shown
 from console.json_content import from_json, record
@@ -176,7 +176,9 @@ class Channel(abc.ABC):
     def fail(self, error: BaseException) -> None:
         """Leaves because of an error, with the exit code of a command that ends with it."""
         if isinstance(error, KeyboardInterrupt):
-            self.leave(INTERRUPTED, 'ended by Ctrl-C', at_once=True)
+            is_sigterm = isinstance(error, Terminated)
+            code, name = (RESUME, 'SIGTERM') if is_sigterm else (INTERRUPTED, 'Ctrl-C')
+            self.leave(code, f'ended by {name}', at_once=True)
             return
         code = error.exit_code if isinstance(error, CommandError) else RETRY
         self.leave(code, str(error) or type(error).__name__)

@@ -132,23 +132,26 @@ def explain_disk(error: Exception, model_dir: str, export_dir: Optional[str]) ->
 
 
 @contextlib.contextmanager
-def bad_records_explained(config: Config, splits: Sequence[str], screen: Screen) -> Iterator[None]:
+def bad_records_explained(
+    config: Config, splits: Sequence[str], screen: Screen, has_flag: bool = True
+) -> Iterator[None]:
     """Raises a DataError that names the record which made the input pipeline fail.
 
-    The failed operation does not say which record it read, so the files of the splits are searched for it.
+    The failed operation does not say which record it read, so the files of the splits are searched for it. `has_flag`
+    is false in a command without `--max_bad_records`, which skips as many as its run.
     """
     try:
         yield
     except (tf.errors.InvalidArgumentError, tf.errors.DataLossError) as error:
         screen.clear()
-        text = _bad_records(error.message, config, splits, screen)
+        text = _bad_records(error.message, config, splits, screen, has_flag)
         screen.clear()
         if not text:
             raise
         raise DataError(f'{text} The checkpoints are kept.')
 
 
-def _bad_records(message: str, config: Config, splits: Sequence[str], screen: Screen) -> str:
+def _bad_records(message: str, config: Config, splits: Sequence[str], screen: Screen, has_flag: bool) -> str:
     from data import order, tf_example
     from inception_v3.input import usable_records
     from inception_v3.input.bad_records import checker_of
@@ -172,6 +175,9 @@ def _bad_records(message: str, config: Config, splits: Sequence[str], screen: Sc
         return ''
     reason = f'--max_bad_records={config.max_bad_records}: more bad records than allowed:'
     advice = 'Repair the data, or raise --max_bad_records; a damaged TFRecord file cannot be skipped.'
+    if not has_flag:
+        reason = f'more bad records than the run allowed, --max_bad_records={config.max_bad_records}:'
+        advice = 'Repair the data, or name other images with --data_dir.'
     if usable_records.NONE_USABLE in message:
         reason = f'--seed={config.seed}: bad records follow each other, and none near them can replace them:'
         advice = 'Repair the data, or train without --seed.'

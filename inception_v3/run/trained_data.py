@@ -1,5 +1,6 @@
 """The data set that a checkpoint has learned, and its differences from the one that a run names."""
 
+import collections
 import contextlib
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
@@ -112,10 +113,11 @@ def changed_classes(start: Start, present: Optional[DatasetInfo]) -> Tuple[str, 
 def misplaced_class(names: Sequence[str], others: Sequence[str]) -> str:
     """The first name that two lists have at different labels alone, in words; empty if there is none."""
     places: Dict[str, List[int]] = {}
+    counts = collections.Counter(names)
     for label, name in enumerate(others):
         places.setdefault(name, []).append(label)
     for label, name in enumerate(names):
-        if name in places and label not in places[name] and names.count(name) == 1:
+        if name in places and label not in places[name] and counts[name] == 1:
             return f'{shown(name)} is class {label} of the weights and class {places[name][0]} of the data set'
     return ''
 

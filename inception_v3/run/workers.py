@@ -19,7 +19,7 @@ from data import remote
 from data.dataset_info import DIGITS_SHOWN, DatasetInfo
 from data.files import write_whole
 from inception_v3 import __version__
-from inception_v3.config import Config
+from inception_v3.config import OF_MACHINE, Config
 from inception_v3.data_set import samples_of
 from inception_v3.machines import cluster
 from inception_v3.model_dir import data_files, digest_of_index, latest_step, newest_checkpoint
@@ -29,15 +29,8 @@ from inception_v3.run.hooks.stopping import Termination
 if TYPE_CHECKING:
     from inception_v3.machines.channel import Channel, Ending
 
-# Flags that may differ: paths on each machine, whose content is compared, and what concerns one machine alone.
-_OF_MACHINE = frozenset(
-    [
-        *('task_index', 'log_device_placement'),
-        # Its numbers are compared.
-        'class_weights',
-        *('model_dir', 'export_dir', 'data_dir', 'train_files', 'eval_files', 'init_from'),
-    ]
-)
+# Flags that may differ. The first worker reads the weights to begin from; the numbers of class weights are compared.
+_OF_MACHINE = OF_MACHINE | {'init_from', 'class_weights'}
 # Seconds until a file that another machine has written is visible, and between looks.
 _VISIBLE_WITHIN, _LOOK_EVERY = 5.0, 0.2
 # All characters of a path are shown: two paths may differ in any.

@@ -153,7 +153,7 @@ def test_impossible_record_length__is_named(
 
 
 def test_search__reports_progress(tmp_path: pathlib.Path, checker: RecordChecker, monkeypatch: Any) -> None:
-    assert record_checker._PROGRESS_EVERY == 10_000
+    assert record_checker._PROGRESS_EVERY == 100
     monkeypatch.setattr(record_checker, '_PROGRESS_EVERY', 10)
     paths = written(tmp_path, records.TRAIN, [9, 12])
     lines: List[str] = []

@@ -72,6 +72,17 @@ def test_find__wildcards_by_name_and_braces_in_their_order(tmp_path: pathlib.Pat
     assert file_patterns.find(f'{tmp_path}/y/*', '/elsewhere', 'train_files') == [f'{tmp_path}/y/{n}' for n in 'ab']
 
 
+@pytest.mark.parametrize('folder', ['[1] a*?', '**', '[b'])
+def test_find__takes_the_folder_by_its_name(folder: str, tmp_path: pathlib.Path, monkeypatch: Any) -> None:
+    data_dir = tmp_path / folder
+    touched(data_dir, 'x-1.tar', 'y/x-2.tar')
+    monkeypatch.setenv('HOME', str(data_dir))
+    assert names('x-1.tar,*/x-[2].tar', data_dir) == ['x-1.tar', 'y/x-2.tar']
+    assert names('~/x-*', data_dir) == ['x-1.tar']
+    with pytest.raises(DataError, match=r'x-2\.tar\. .* holds x-\*\.tar, y\. Supply them'):
+        names('x-{1,2}.tar', data_dir)
+
+
 def test_find__names_what_is_missing(tmp_path: pathlib.Path) -> None:
     touched(tmp_path, *(f'cifar-{number:03d}.tar' for number in range(8)))
     with pytest.raises(DataError) as error:

@@ -12,7 +12,7 @@ from typing import Any, Callable, Dict, Iterator, List, Tuple
 
 import pytest
 
-from compat.errors import CommandError
+from compat.errors import CommandError, Terminated
 from inception_v3.machines import channel, cluster
 from inception_v3.machines.channel import Channel, Ending
 from tests.support.ports import free_addresses
@@ -443,6 +443,7 @@ def test_ending__of_a_message_has_printable_lines_of_limited_length() -> None:
     ('error', 'code', 'text'),
     [
         (KeyboardInterrupt(), 130, 'ended by Ctrl-C'),
+        (Terminated(), 75, 'ended by SIGTERM'),
         (MemoryError(), 1, 'MemoryError'),
         (ValueError('why'), 1, 'why'),
         (CommandError('no such file'), 2, 'no such file'),

@@ -14,7 +14,21 @@ from inception_v3.run.trained_data import TrainedData
 INFO = DatasetInfo('pets', 'my | folder', 6000, 359, 4, ['background', 'cat', 'dog', ''], 'a' * 64)
 ORIGIN = Origin('/runs/m', 12345, 'average', 'digest', {}, 0.9, 359)
 CONFIG = Config(
-    use_tpu=False, model_dir='/runs/m', num_classes=4, num_train_images=6000, height=200, width=300, train_steps=12345
+    use_tpu=False,
+    num_classes=4,
+    num_train_images=6000,
+    height=200,
+    width=300,
+    train_steps=12345,
+    init_from='/me/photos-v3/',
+    # The place of the run, which the card does not show.
+    model_dir='/runs/m',
+    train_files='/me/*.tar',
+    worker_hosts='a:1,b:1',
+    task_index=0,
+    worker_timeout=99,
+    log_device_placement=True,
+    profile_steps='101,110',
 )
 
 WHOLE = """# inception_v3, exported as onnx
@@ -41,6 +55,7 @@ WHOLE = """# inception_v3, exported as onnx
 - `--height=200`
 - `--width=300`
 - `--train_steps=12345`
+- `--init_from=photos-v3`
 
 ## Limits
 

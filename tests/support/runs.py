@@ -5,7 +5,7 @@ import glob
 import io
 import os
 import pathlib
-from typing import Any, List, NamedTuple
+from typing import Any, List, NamedTuple, Optional
 from unittest import mock
 
 from compat import tf
@@ -53,9 +53,9 @@ def one_layer_network(
 ONE_LAYER = NETWORKS['inception_v3']._replace(build=one_layer_network)
 
 
-def execute(config: Config, *termination: Termination) -> str:
+def execute(config: Config, *termination: Termination, until_step: Optional[int] = None) -> str:
     """Executes a run in this process; returns its summary."""
-    return Run(config, Screen(io.StringIO()), *termination).execute()
+    return Run(config, Screen(io.StringIO()), *termination).execute(until_step)
 
 
 class FinishedRun(NamedTuple):

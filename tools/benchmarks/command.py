@@ -105,10 +105,11 @@ def tar_dir(config: Config) -> str:
 
 def make_tar_shards(config: Config, folder: str, progress: Callable[[str], None] = lambda line: None) -> None:
     """Converts the data set of `input_config` to tar shards in a folder, unless they exist."""
-    from data import dataset_info, remote
+    from data import remote
     from tools.datasets.tar_shards import conversion as tar_shards
 
-    if not remote.exists(os.path.join(folder, dataset_info.FILE_NAME)):
+    # A conversion appears whole or not at all, with or without a description.
+    if not remote.names_in(folder):
         tar_shards.convert(str(config.data_dir), folder, 0, progress)
 
 

@@ -7,7 +7,6 @@ import statistics
 import sys
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
-from console.program import raise_on_sigterm
 from console.screen import Screen
 from inception_v3.config import Config, ConfigError
 from inception_v3.flags import CommandLine, OwnFlag
@@ -174,6 +173,11 @@ def _perform(own: Dict[str, Any], command_line: CommandLine, screen: Screen) -> 
         raise ConfigError(
             f'--variants={own["variants"]}: {_TAR} converts a folder. Name it with --data_dir, not --train_files.'
         )
+    if config.preprocessing not in measurement.NAIVE:
+        raise ConfigError(
+            f'--preprocessing={config.preprocessing}: the naive pipeline, with which variants are compared, has only '
+            f'{" and ".join(measurement.NAIVE)}. Give one of them.'
+        )
     if config.data_format == 'tar':
         raise ConfigError(
             '--data_format=tar: the naive pipeline, with which variants are compared, reads TFRecord files alone. '
@@ -241,6 +245,4 @@ def _cells(row: Row) -> List[str]:
 
 
 if __name__ == '__main__':
-    # After SIGTERM, child processes end, and the finished measurements are reported.
-    raise_on_sigterm()
     sys.exit(main(sys.argv))

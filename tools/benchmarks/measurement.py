@@ -24,6 +24,8 @@ _TIMEOUT = 1800
 
 STORAGE, PARSING, DECODING, PREPROCESSING, TRANSFER = 'storage', 'parsing', 'decoding', 'preprocessing', 'transfer'
 PHASES = (STORAGE, PREPROCESSING, TRANSFER)
+# The preprocessings that the naive pipeline has.
+NAIVE = ('inception', 'vgg')
 
 S = TypeVar('S', bound=Hashable)
 R = TypeVar('R')

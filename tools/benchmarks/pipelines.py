@@ -94,8 +94,9 @@ def naive(run: Run) -> tf.data.Dataset:
         decoded = tf.image.decode_jpeg(encoded, channels=3)
         if run.until == measurement.DECODING:
             return decoded, label
-        prepare = {'inception': _inception, 'vgg': _vgg}[config.preprocessing]
-        return tf.cast(prepare(decoded, bbox, run), tf.as_dtype(config.precision)), tf.cast(label, tf.int32)
+        return tf.cast(_PREPARE[config.preprocessing](decoded, bbox, run), tf.as_dtype(config.precision)), tf.cast(
+            label, tf.int32
+        )
 
     dataset = dataset.map(preprocess, config.num_parallel_calls)
     if run.until != measurement.TRANSFER:
@@ -198,6 +199,10 @@ def _full_color(image: tf.Tensor, ordering: str) -> tf.Tensor:
     for letter in ordering:
         image = adjust[letter](image)
     return tf.clip_by_value(image, 0.0, 1.0)
+
+
+# By `measurement.NAIVE`.
+_PREPARE = dict(zip(measurement.NAIVE, (_inception, _vgg)))
 
 
 def main() -> int:

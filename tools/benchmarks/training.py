@@ -7,16 +7,18 @@ reads generated photographs. The last line is a JSON object with device, version
 folders, projects and TPUs.
 """
 
+import contextlib
 import dataclasses
 import datetime
 import json
 import sys
 from typing import Any, Dict, List, NamedTuple, Sequence
 
+from compat.errors import CommandError
 from console import processes
-from console.program import raise_on_sigterm
 from console.screen import Screen
-from inception_v3.config import Config, ConfigError
+from inception_v3 import flags
+from inception_v3.config import OF_PLACE, Config, ConfigError
 from inception_v3.flags import CommandLine, OwnFlag
 from tools.benchmarks import command, tables
 from tools.benchmarks.measurement import answer_of
@@ -31,8 +33,7 @@ _OWN_FLAGS: Dict[str, OwnFlag] = {
 # The kinds of input: the run's own, and one batch of random pixels again and again.
 REAL, REPEATED = 'real_input', 'repeated_batch'
 # Settings of a run's surroundings, which the result leaves out. Class weights may name a file.
-_PLACES = {'data_dir', 'train_files', 'eval_files', 'model_dir', 'export_dir', 'init_from', 'class_weights'}
-_PRIVATE = _PLACES | {'tpu', 'gcp_project', 'tpu_zone', 'master'}
+_PRIVATE = OF_PLACE | {'init_from', 'class_weights'}
 
 
 class Training(NamedTuple):
@@ -65,8 +66,11 @@ def measure(config: Config, kind: str) -> Training:
 
 def main(argv: Sequence[str]) -> int:
     """Runs a command line and returns its exit code."""
-    if not any(argument.startswith(('--preset', '--data_dir', '--train_files', '--use_data')) for argument in argv):
-        argv = [*argv, '--preset=digits']
+    # `command.run` explains what is wrong with a command line.
+    with contextlib.suppress(CommandError):
+        asked = flags.read(argv, _OWN_FLAGS)
+        if not asked.preset and not {'data_dir', 'train_files', 'use_data'} & {*asked.fields}:
+            argv = [*argv[:1], '--preset=digits', *argv[1:]]
     purpose = str(__doc__).partition('\n\n')[2].strip()
     return command.run(argv, 'benchmark-train', purpose, _OWN_FLAGS, _perform, of_machines=True)
 
@@ -162,6 +166,4 @@ def _show(found: Dict[str, Any]) -> None:
 
 
 if __name__ == '__main__':
-    # After SIGTERM, child processes end, too.
-    raise_on_sigterm()
     sys.exit(main(sys.argv))

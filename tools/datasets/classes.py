@@ -27,7 +27,7 @@ def remarks(classes: Sequence[ClassImages]) -> Iterator[str]:
     """
     has_training, has_validation = any(each.train for each in classes), any(each.validation for each in classes)
     for what, trained, validated, is_told in (
-        ('classes with validation images and without training images', False, True, True),
+        ('classes with validation images and without training images', False, True, has_training),
         ('classes without images', False, False, has_training),
         ('classes without validation images', True, False, has_validation),
     ):

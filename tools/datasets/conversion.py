@@ -4,13 +4,11 @@ import contextlib
 import fcntl
 import json
 import os
-import signal
 import sys
 import time
 from typing import Any, Callable, Dict, Iterable, Iterator, Mapping, Optional, Sequence, Tuple, TypeVar
 
 from compat import tf
-from compat.errors import TerminatedError
 from compat.messages import counted
 from console import outputs
 from console.json_content import from_json
@@ -155,25 +153,3 @@ def watched(items: Iterable[_Item], move: Progress, before: int = 0) -> Iterator
     for number, item in enumerate(items, before + 1):
         move(number)
         yield item
-
-
-@contextlib.contextmanager
-def resumable() -> Iterator[None]:
-    """Makes SIGTERM interrupt the block as Ctrl-C does, and raises TerminatedError for it."""
-    is_terminated = False
-
-    def interrupt(*_: Any) -> None:
-        nonlocal is_terminated
-        is_terminated = True
-        # Not an Exception: code that reads damaged files catches every Exception.
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    except KeyboardInterrupt:
-        if is_terminated:
-            raise TerminatedError(f'ended by SIGTERM; {_RESUMABLE}')
-        raise
-    finally:
-        signal.signal(signal.SIGTERM, before)

@@ -96,7 +96,7 @@ def write_report(arguments: argparse.Namespace, out: str, screen: Screen) -> str
     with tempfile.TemporaryDirectory(prefix='evaluate_report_') as folder:
         config = dataclasses.replace(model.config, model_dir=folder)
         bad_records = BadRecords(config, [records.VALIDATION])
-        with bad_records_explained(config, [records.VALIDATION], screen):
+        with bad_records_explained(config, [records.VALIDATION], screen, has_flag=False):
             metrics, analysis = evaluate(model._replace(config=config), screen)
         skipped = [*bad_records.skipped()]
     screen.update('writing the report')

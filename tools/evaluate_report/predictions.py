@@ -4,11 +4,12 @@ import csv
 import io
 import itertools
 import os
-from typing import NamedTuple, Sequence
+from typing import List, NamedTuple, Sequence
 
 from compat.messages import shown
 from console.json_content import from_json
 from data import remote
+from data.sources import common_folder
 from inception_v3.config import ConfigError
 from inception_v3.run.evaluations import Evaluation, evaluation_in
 from tools.evaluate_report import FOLDER, JSON_FILE
@@ -69,6 +70,19 @@ def read(path: str) -> Predictions:
     )
 
 
+def _by_name(images: Sequence[Prediction]) -> List[Prediction]:
+    """The predictions in the order of their images, by the names of files in folders that may have moved.
+
+    Files of the same name in several folders are told apart by these folders.
+    """
+    files = {each.file for each in images}
+    names = {file: os.path.basename(file) for file in files}
+    if len({*names.values()}) < len(files):
+        begin = len(common_folder([*files]))
+        names = {file: file[begin:] for file in files}
+    return sorted(each._replace(file=names[each.file]) for each in images)
+
+
 def pairs(ours: Sequence[Prediction], theirs: Predictions) -> Pairs:
     """Compares our predictions with others, image by image.
 
@@ -76,9 +90,8 @@ def pairs(ours: Sequence[Prediction], theirs: Predictions) -> Pairs:
       ConfigError: they are not of the same images.
     """
     ours_alone = theirs_alone = 0
-    for one, other in itertools.zip_longest(sorted(ours), sorted(theirs.images)):
-        # The folder of the data set may have moved.
-        names = [(os.path.basename(each.file), each.record, each.label) for each in (one, other) if each]
+    for one, other in itertools.zip_longest(*map(_by_name, (ours, theirs.images))):
+        names = [(each.file, each.record, each.label) for each in (one, other) if each]
         if names[:1] != names[1:]:
             file, position, label = names[0]
             raise ConfigError(

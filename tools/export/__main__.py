@@ -49,7 +49,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     add('--checkpoint', metavar='NAME', help=about)
     add('--verify', action='store_true', help='classify all validation images with each export')
     about = 'training images that give the ranges for int8 (default: 200)'
-    add('--calibration_images', type=number_of(int, 1), default=200, metavar='N', help=about)
+    add('--calibration_images', type=number_of(int, 1), metavar='N', help=about)
     other_data.add_flags(parser)
     arguments = parser.parse_args(argv)
 

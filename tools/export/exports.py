@@ -1,6 +1,7 @@
 """Makes exports, checks them on the validation images, and describes them."""
 
 import argparse
+import dataclasses
 import itertools
 import json
 import math
@@ -14,13 +15,14 @@ import numpy as np
 
 from compat.errors import DONE, FIX, CommandError
 from compat.log import logger
-from compat.messages import in_markdown
+from compat.messages import counted, in_markdown
 from console import extras
 from console.screen import Screen
 from data import records, remote
 from data.files import write_whole
 from inception_v3.config import Config, ConfigError
 from inception_v3.data_set import check_data, description_of
+from inception_v3.input.bad_records import BadRecords
 from inception_v3.model_dir import check_writable
 from inception_v3.run import trained_model
 from inception_v3.run.evaluations import changed_since_training
@@ -34,6 +36,8 @@ from tools.export.network import DECODING, INPUT, Batch, FrozenNetwork, batches,
 from tools.paired import FEWEST_DIFFERING, Pairs
 
 _DESCRIPTION, _PROGRAM = 'preprocessing.json', 'prepare.py'
+# As `--help` says.
+_CALIBRATION_IMAGES = 200
 
 
 class Agreement(NamedTuple):
@@ -111,13 +115,18 @@ def perform(arguments: argparse.Namespace, out: str, screen: Screen) -> int:
         path = os.path.join(out, name)
         if os.path.lexists(path):
             raise CommandError(f'{path}: exists already. Remove it, or name another folder with --out.')
+    is_calibrated = any(each.is_calibrated for each in formats.values())
+    if arguments.calibration_images and not is_calibrated:
+        raise ConfigError(
+            '--calibration_images: these exports read no training images; only the formats of int8 do. Leave out the '
+            'flag.'
+        )
     screen.update(f'reading {arguments.model_dir}')
     model = trained_model.find(arguments.model_dir, arguments.checkpoint)
     config = model.config
     learned = trained_data_of(config, model.checkpoint)
     if learned.note:
         logger.info('warning: %s', learned.note)
-    is_calibrated = any(each.is_calibrated for each in formats.values())
     splits = [split for split, used in ((records.TRAIN, is_calibrated), (records.VALIDATION, arguments.verify)) if used]
     changes = other_data.changes_of(config, arguments)
     if changes and not splits:
@@ -139,36 +148,55 @@ def perform(arguments: argparse.Namespace, out: str, screen: Screen) -> int:
         notes += _changes(data, model.checkpoint)
     check_writable('out', out)
     network = freeze(model, learned)
-    calibration: List[np.ndarray] = []
-    if is_calibrated:
-        with bad_records_explained(data, [records.TRAIN], screen):
-            images = (image for batch in batches(is_training=True, config=data) for image in batch.images)
-            calibration = [*itertools.islice(images, min(arguments.calibration_images, data.num_train_images))]
-    agreements: Dict[str, Agreement] = {}
-    with tempfile.TemporaryDirectory(prefix='.unfinished-', dir=out) as unfinished:
-        paths = {name: os.path.join(unfinished, name, each.file) for name, each in formats.items()}
+    # The pipeline writes the names of skipped records below model_dir, and the run's own folder must not change.
+    beside = tempfile.TemporaryDirectory(prefix='export_')
+    with tempfile.TemporaryDirectory(prefix='.unfinished-', dir=out) as unfinished, beside as folder:
+        data = dataclasses.replace(data, model_dir=folder)
+        calibration: List[np.ndarray] = []
+        if is_calibrated:
+            with bad_records_explained(data, [records.TRAIN], screen, has_flag=False):
+                images = (image for batch in batches(is_training=True, config=data) for image in batch.images)
+                wanted = arguments.calibration_images or _CALIBRATION_IMAGES
+                calibration = [*itertools.islice(images, min(wanted, data.num_train_images))]
         for name, each in formats.items():
             screen.update(f'exporting {model.checkpoint} as {name}')
             os.mkdir(os.path.join(unfinished, name))
-            each.write(network, calibration if each.is_calibrated else [], paths[name])
-        if arguments.verify:
-            with bad_records_explained(data, [records.VALIDATION], screen):
-                agreements = compare(paths, network, batches(is_training=False, config=data), screen)
-        source = f'{info.name}: {info.source}' if info else data.source
-        ranges = f'ranges of the 8 bits: measured on {len(calibration):,} training images of {in_markdown(str(source))}'
-        for name, each in formats.items():
-            verified = 'not verified (`--verify`)'
-            if name in agreements:
-                verified = '; '.join([agreements[name].line, *(in_markdown(note.rstrip('.')) for note in notes)])
-            _describe(os.path.join(unfinished, name), name, network, verified, [ranges] if each.is_calibrated else [])
+            each.write(network, calibration if each.is_calibrated else [], os.path.join(unfinished, name, each.file))
+        source = in_markdown(str(f'{info.name}: {info.source}' if info else data.source))
+        ranges = f'ranges of the 8 bits: measured on {len(calibration):,} training images of {source}'
+        ranges = '; '.join([ranges, *_skipped(data, records.TRAIN)])
+        about = {name: [ranges] if each.is_calibrated else [] for name, each in formats.items()}
+        for name in formats:
+            _describe(os.path.join(unfinished, name), name, network, 'not verified (`--verify`)', about[name])
             os.rename(os.path.join(unfinished, name), os.path.join(out, name))
+        screen.clear()
+        print(*(os.path.join(out, name) for name in formats), sep='\n', flush=True)
+        agreements: Dict[str, Agreement] = {}
+        if arguments.verify:
+            paths = {name: os.path.join(out, name, each.file) for name, each in formats.items()}
+            with bad_records_explained(data, [records.VALIDATION], screen, has_flag=False):
+                agreements = compare(paths, network, batches(is_training=False, config=data), screen)
+            notes += _skipped(data, records.VALIDATION)
+        for name, agreement in agreements.items():
+            verified = '; '.join([agreement.line, *(in_markdown(note.rstrip('.')) for note in notes)])
+            _describe(os.path.join(out, name), name, network, verified, about[name])
     screen.clear()
-    print(*(os.path.join(out, name) for name in formats), *agreements.values(), sep='\n')
+    for agreement in agreements.values():
+        print(agreement)
     for agreement in agreements.values():
         if agreement.verdict:
             print(f'{"error" if agreement.is_kept is False else "warning"}: {agreement.verdict}', file=sys.stderr)
     # The same weights give the same answers: no retry helps.
     return FIX if any(agreement.is_kept is False for agreement in agreements.values()) else DONE
+
+
+def _skipped(config: Config, split: str) -> Iterator[str]:
+    """A sentence if records of a split could not be used."""
+    skipped = [*BadRecords(config, [split]).skipped()]
+    if skipped:
+        yield f'skipped, as in the run: {counted(len(skipped), f"{split} record")} that cannot be used'
+        for each in skipped:
+            logger.info('skipped %s', each)
 
 
 def _changes(config: Config, checkpoint: str) -> Iterator[str]:

@@ -1,13 +1,17 @@
 """A trained network for conversion, its preprocessing as data, and the images that exports are checked with."""
 
 import dataclasses
-from typing import Any, Dict, Iterator, List, NamedTuple, Sequence
+import functools
+from typing import Any, Dict, Iterator, List, NamedTuple, Sequence, Tuple
 
 import numpy as np
 
 from compat import tf
+from console.processes import usable_cores
+from data import records
 from data.records import Record
 from inception_v3.config import Config
+from inception_v3.input import usable_records
 from inception_v3.input.record_preprocessing import RecordPreprocessing
 from inception_v3.input_pipeline import InputPipeline
 from inception_v3.model_fn import inception_model_fn
@@ -73,28 +77,32 @@ class Batch(NamedTuple):
 def batches(is_training: bool, config: Config) -> Iterator[Batch]:
     """Yields the images of a split in the order of their records: once for validation, without end for training.
 
-    Training images are not distorted. A record that cannot be used is an error.
+    Training images are not distorted. Up to `max_bad_records` that cannot be used are skipped, and named below
+    `model_dir`; more are an error.
     """
-    config = dataclasses.replace(
-        config, seed=None, initial_shuffle_buffer_size=0, followup_shuffle_buffer_size=0, max_bad_records=0
-    )
+    config = dataclasses.replace(config, seed=None, initial_shuffle_buffer_size=0, followup_shuffle_buffer_size=0)
     pipeline, preprocessing = InputPipeline(is_training, config), RecordPreprocessing(is_training, config)
     infeed = preprocessing.infeed
 
+    def prepared(record: Record) -> Tuple[Tuple[tf.Tensor, tf.Tensor], tf.Tensor]:
+        encoded, _, label = preprocessing.parse(record.serialized)
+        return (encoded, infeed.as_evaluated(resize_as_viewed(encoded, infeed.preprocessing))), label
+
     # AutoGraph has nothing to convert here, and takes seconds to find that out.
     @tf.autograph.experimental.do_not_convert
-    def prepared(record: Record) -> tf.Tensor:
-        encoded, _, label = preprocessing.parse(record.serialized)
-        image = infeed.as_evaluated(resize_as_viewed(encoded, infeed.preprocessing))
-        return encoded, image, label
+    def usable() -> tf.data.Dataset:
+        if not config.max_bad_records:
+            return pipeline.storage().map(prepared)
+        split = records.TRAIN if is_training else records.VALIDATION
+        name_bad = functools.partial(usable_records.name_bad_records, config, split)
+        return usable_records.map_or_skip(pipeline.storage(), prepared, usable_cores(), name_bad)
 
     with tf.Graph().as_default() as graph:
-        dataset = pipeline.storage().map(prepared).batch(_BATCH_SIZE)
-        following = tf.data.make_one_shot_iterator(dataset).get_next()
+        following = tf.data.make_one_shot_iterator(usable().batch(_BATCH_SIZE)).get_next()
         with tf.Session(graph=graph) as session:
             while True:
                 try:
-                    encoded, images, labels = session.run(following)
+                    (encoded, images), labels = session.run(following)
                 except tf.errors.OutOfRangeError:
                     return
                 yield Batch([*encoded], images, labels)

@@ -1,6 +1,7 @@
 """The rows, warnings and files of a plan, and its figure: the learning rate, and what the averages remember."""
 
 import contextlib
+import datetime
 import math
 import os
 import pathlib
@@ -143,7 +144,7 @@ def _rows(estimate: Estimate, origin: str) -> List[Tuple[str, str]]:
 def measured_step_ms(config: Config) -> Optional[float]:
     """The median milliseconds of a step that the run in model_dir took; None without one, or if its steps were others.
 
-    The speeds are those of the run's event files, of its last start.
+    The speeds are those in the run's event files since its last start.
     """
     starts = read_starts(config.model_dir) if config.model_dir else []
     if not starts:
@@ -152,6 +153,7 @@ def measured_step_ms(config: Config) -> Optional[float]:
     machines = len(cluster.addresses_in(of_start.pop('worker_hosts'))) or 1
     if machines != config.machines or any(value != getattr(config, name) for name, value in of_start.items()):
         return None
+    # A start that was killed before its first checkpoint has trained the same steps.
     speeds: List[float] = []
     for folder in (config.model_dir, os.path.join(str(config.model_dir), HOST_FOLDER)):
         for name in remote.names_in(str(folder)) or ():
@@ -160,7 +162,9 @@ def measured_step_ms(config: Config) -> Optional[float]:
             with contextlib.suppress(tf.errors.DataLossError):  # A kill leaves an unfinished event.
                 for event in tf.train.summary_iterator(os.path.join(str(folder), name)):
                     values = [v.simple_value for v in event.summary.value if v.tag == IMAGES_PER_SECOND]
-                    speeds += [each for each in values if event.step > starts[-1].step and each > 0]
+                    written = datetime.datetime.fromtimestamp(int(event.wall_time), datetime.timezone.utc)
+                    is_of_start = event.step > starts[-1].step and written.isoformat() >= starts[-1].time
+                    speeds += [each for each in values if is_of_start and each > 0]
     return float(1000 * config.train_batch_size / np.median(speeds)) if speeds else None
 
 

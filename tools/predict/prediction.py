@@ -117,8 +117,8 @@ def lines_of(prediction: Prediction) -> List[str]:
 class ContactSheet:
     """Context manager that writes a page while images are classified, then completes it and moves it to its path.
 
-    An image in a folder named like a class is marked if it is classified otherwise. Raises ConfigError if the page
-    cannot be written.
+    An image in a folder named like a class, one of `class_names`, is marked if it is classified otherwise. Raises
+    ConfigError if the page cannot be written.
     """
 
     def __init__(self, path: str, classifier: str, class_names: Sequence[str]):
@@ -129,7 +129,7 @@ class ContactSheet:
             self._stack.enter_context(self._file)
         except OSError as error:
             raise ConfigError(f'--html={path}: cannot be written: {error.strerror}.')
-        self._class_names = {shown(name) for name in class_names[1:] if name}
+        self._class_names = {shown(name) for name in class_names if name}
         self._images = 0
         self._problems: List[str] = []
         self._file.write(_PAGE.begin(classifier, processes.command_line('predict'), datetime.datetime.utcnow()))
@@ -173,7 +173,8 @@ def perform(arguments: argparse.Namespace, screen: Screen) -> int:
             options: Any = {}
             if arguments.html:
                 options['thumbnail'] = stack.enter_context(drawing.thumbnails())
-                sheet = stack.enter_context(ContactSheet(arguments.html, str(model), model.class_names))
+                class_names = model.class_names[0 if model.has_class_0 else 1 :]
+                sheet = stack.enter_context(ContactSheet(arguments.html, str(model), class_names))
             screen.clear()
             report(str(model))
             predictions = predict(model, found, arguments.top, arguments.batch_size, **options)

@@ -83,7 +83,7 @@ def check(tpu: Optional[Topology], line: flags.CommandLine, with_xla: bool, scre
     command_line = line._replace(config=config)
     screen.update('checking the folders')
     unchecked = _unchecked_folders(config, report)
-    config, shards = _data(command_line, unchecked, report)
+    config, shards = _data(command_line, unchecked, report, screen)
     evaluated = _evaluated(config, tpu.hosts, unchecked, report)
     for flag, folder in (('model_dir', config.model_dir), ('export_dir', config.export_dir)):
         if folder and flag not in unchecked:
@@ -248,7 +248,9 @@ def _look_up(folder: str) -> None:
         tf.io.gfile.exists(folder)
 
 
-def _data(command_line: flags.CommandLine, unchecked: Container[str], report: Report) -> Tuple[Config, Dict[str, int]]:
+def _data(
+    command_line: flags.CommandLine, unchecked: Container[str], report: Report, screen: Screen
+) -> Tuple[Config, Dict[str, int]]:
     """Returns the configuration, fitted to its data set, and the number of record files per split."""
     config = command_line.config
     if config.use_data == 'fake':
@@ -276,13 +278,13 @@ def _data(command_line: flags.CommandLine, unchecked: Container[str], report: Re
         missing = '' if described else f'no {FILE_NAME}; '
         note = f'{missing}{sizes}, {config.num_classes:,} classes'
         report.add('storage', note, data_set=described.name if described else None)
-    counts = _count_shards(config, report)
+    counts = _count_shards(config, report, screen)
     found = ', '.join(f'{count:,} {split} files' for split, count in counts.items()) or 'no files'
     report.add('storage', found, data_dir=str(config.source))
     return config, counts
 
 
-def _count_shards(config: Config, report: Report) -> Dict[str, int]:
+def _count_shards(config: Config, report: Report, screen: Screen) -> Dict[str, int]:
     """Reads the first file of each split, and returns the number of files per split that can be listed."""
     counts = {}
     for split in config.splits:
@@ -293,7 +295,7 @@ def _count_shards(config: Config, report: Report) -> Dict[str, int]:
             report.warnings += check_files(config, split, paths)
             with contextlib.closing(checker_of(config, split)) as checker:
                 at_most = max(config.max_bad_records + 1, _NAMED_AT_MOST)
-                bad = [*itertools.islice(checker.search(paths[:1], lambda text: None), at_most)]
+                bad = [*itertools.islice(checker.search(paths[:1], screen.update), at_most)]
             add = report.error if len(bad) > config.max_bad_records else report.warn
             skips = f'A run skips at most {config.max_bad_records} records (--max_bad_records).'
             for record in bad[:_NAMED_AT_MOST]:

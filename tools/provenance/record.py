@@ -9,7 +9,7 @@ from compat import tf
 from compat.errors import CheckpointError
 from compat.messages import in_rows, printable, shown
 from data import remote
-from inception_v3.config import Config, ConfigError
+from inception_v3.config import OF_PLACE, Config, ConfigError
 from inception_v3.model_dir import (
     BEST_FOLDER,
     CONFIG_FILE,
@@ -22,8 +22,8 @@ from inception_v3.run.evaluations import Evaluation, read_evaluations, shows_top
 from inception_v3.run.starts import Start, not_default, read_starts
 
 _INDEX = re.compile(r'model\.ckpt-\d+\.index')
-# Settings that do not affect training: folders, the copy of the best checkpoint, and what may be resumed.
-_WITHOUT_EFFECT = ('model_dir', 'export_dir', 'keep_best', 'allow_other_data_set')
+# Settings that do not affect training: its place, the copy of the best checkpoint, and what may be resumed.
+_WITHOUT_EFFECT = OF_PLACE | {'keep_best', 'allow_other_data_set'}
 # Fingerprints identify data sets; without fingerprints, their paths do.
 _PATHS = ('data_dir', 'train_files', 'eval_files')
 _SCORES = ('top_1', 'top_5', 'cross_entropy', 'images')
@@ -155,7 +155,7 @@ def differences(old: RunRecord, new: RunRecord) -> Dict[str, List[Difference]]:
       checkpoints of the same steps) are empty; `surroundings` are the versions, hosts and commands of the last starts.
     """
     last = [*old.starts[-1:], *new.starts[-1:]]
-    ignored = {*_WITHOUT_EFFECT, *(_PATHS if all(start.fingerprint for start in last) else ())}
+    ignored = _WITHOUT_EFFECT - {*(() if all(start.fingerprint for start in last) else _PATHS)}
     old_results, new_results = _results(old), _results(new)
     data: List[Difference] = []
     surroundings = _compared({'starts': [s.step for s in old.starts]}, {'starts': [s.step for s in new.starts]})
@@ -165,12 +165,17 @@ def differences(old: RunRecord, new: RunRecord) -> Dict[str, List[Difference]]:
         commands = _compared({'command': last[0].command}, {'command': last[1].command})
         surroundings = [*of_starts['surroundings'], *surroundings, *commands]
     return {
-        'configuration': _compared(dataclasses.asdict(old.config), dataclasses.asdict(new.config), ignored),
+        'configuration': _compared(_settings(old.config), _settings(new.config), ignored),
         'data': data,
         # Results that only one of the runs has are no difference.
         'results': _compared(old_results, new_results, {*old_results} ^ {*new_results}),
         'surroundings': surroundings,
     }
+
+
+def _settings(config: Config) -> Dict[str, Any]:
+    # In place of the addresses of the machines, their number.
+    return {**dataclasses.asdict(config), 'machines': config.machines}
 
 
 def differences_of_starts(old: Start, new: Start) -> Dict[str, List[Difference]]:

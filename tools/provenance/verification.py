@@ -43,12 +43,13 @@ def verify(model_dir: str) -> Tuple[List[Tuple[FirstStep, FirstStep]], Start, St
         (start.step, f'the run began at step {start.step}, from {start.checkpoint} of another run. Verify that run.'),
         (config.seed is None, 'the run had no --seed, so its first steps cannot be repeated.'),
         (config.use_tpu and not config.is_emulated, 'the run was on a TPU, where steps cannot be repeated.'),
+        (config.machines > 1, f'the run was on {config.machines} machines; a single one cannot repeat its steps.'),
         (not recorded, f'{FIRST_STEPS_FILE} contains no steps: the run ended before it recorded any.'),
     ):
         if is_so:
             raise CommandError(f'{model_dir}: {reason}')
     with tempfile.TemporaryDirectory(prefix='first_steps_') as folder:
-        _run(_repetition_of(config, start.directory, folder, recorded[-1].step))
+        _run(_repetition_of(config, start.directory, folder), recorded[-1].step)
         repeated = {step.step: step for step in read_first_steps(folder)}
         (new_start,) = read_starts(folder)
     pairs = [(step, repeated[step.step]) for step in recorded if step.step in repeated]
@@ -88,8 +89,8 @@ def _found(path: str, config: Config, directory: str) -> str:
     return path if remote.is_remote(path) else os.path.join(directory, path)
 
 
-def _repetition_of(config: Config, directory: str, model_dir: str, last: int) -> Config:
-    """The configuration that trains the same steps up to `last`, and does nothing else."""
+def _repetition_of(config: Config, directory: str, model_dir: str) -> Config:
+    """The configuration that trains the same steps, and does nothing else."""
     return dataclasses.replace(
         config,
         mode='train',
@@ -97,22 +98,23 @@ def _repetition_of(config: Config, directory: str, model_dir: str, last: int) ->
         init_from=_found(config.init_from, config, directory) if config.init_from else '',
         model_dir=model_dir,
         export_dir=None,
-        train_steps=last,
         keep_best=False,
         profile_steps='',
     )
 
 
-def _run(config: Config) -> None:
+def _run(config: Config, last: int) -> None:
+    """Trains up to the step `last`, in a new process."""
     # As an argument, the weights of many classes would be longer than Linux allows.
     content = config.to_json().encode()
-    code = subprocess.run(processes.module(__name__), input=content, stdout=subprocess.DEVNULL).returncode
+    command = processes.module(__name__, str(last))
+    code = subprocess.run(command, input=content, stdout=subprocess.DEVNULL).returncode
     if code:
         raise CommandError(f'Repeating the first steps failed: the program ended with exit code {code}.')
 
 
 def main() -> int:
-    """Runs the configuration that standard input has as JSON, and returns the exit code.
+    """Runs the configuration that standard input has as JSON, up to the step in the arguments; returns the exit code.
 
     It is a run's final configuration, not a command line: its settings do not follow from a data set or a preset, and
     are not judged as flags that a user gave.
@@ -122,7 +124,7 @@ def main() -> int:
         from inception_v3.train_and_evaluate import Run
 
         set_up_logging(screen, False)
-        Run(Config.from_json(sys.stdin.read()), screen).execute()
+        Run(Config.from_json(sys.stdin.read()), screen).execute(int(sys.argv[1]))
 
     return program.run(command)
 

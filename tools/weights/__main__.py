@@ -140,8 +140,20 @@ def _export(arguments: argparse.Namespace) -> List[str]:
 def _compare(arguments: argparse.Namespace) -> List[str]:
     from tools import image_files
     from tools.weights import comparison
+    from tools.weights.foreign import OneModelError
 
-    models = [_read(path, arguments)[0] for path in (arguments.a, arguments.b)]
+    models, which, unused = [], arguments.which, []
+    for path in (arguments.a, arguments.b):
+        try:
+            models.append(_read(path, arguments)[0])
+        except OneModelError as error:
+            # The key may be for the other file.
+            unused.append(error)
+            arguments.which = ''
+            models.append(_read(path, arguments)[0])
+            arguments.which = which
+    if len(unused) > 1:
+        raise unused[0]
     found = image_files.find(arguments.images)
     for path, problem in found.problems.items():
         raise CommandError(f'{image_files.show(path)}: {problem}')

@@ -121,6 +121,10 @@ class Weights(NamedTuple):
         )
 
 
+class OneModelError(WeightsError):
+    """A file has one model, which is not that of `--which`."""
+
+
 # Every file.
 WHOLE = Options()
 
@@ -217,7 +221,8 @@ def _of_torch(found: TorchFile, place: Place, options: Options) -> Weights:
     if not models:
         raise _another(path, sorted(found.models.values(), key=len)[-1])
     if which and which not in models:
-        raise WeightsError(f'--which={shown(which)}: {path} has no such model. Its models: {listed([*models])}.')
+        kind = WeightsError if len(models) > 1 else OneModelError
+        raise kind(f'--which={shown(which)}: {path} has no such model. Its models: {listed([*models])}.')
     if not which and len(models) > 1:
         raise WeightsError(f'{path}: has several models. Name one of them with --which: {listed([*models])}.')
     mark, own, heads = models[which or next(iter(models))]
@@ -343,7 +348,8 @@ def _scope_of(source: Source, names: Iterable[str], options: Options) -> str:
         raise _one_model(which)
     if which and f'{which.rstrip("/")}/' not in scopes:
         known = listed([scope.rstrip('/') or 'one without a scope' for scope in scopes])
-        raise WeightsError(f'--which={shown(which)}: {source.path} has no such model. Its models: {known}.')
+        kind = WeightsError if len(distinct) > 1 else OneModelError
+        raise kind(f'--which={shown(which)}: {source.path} has no such model. Its models: {known}.')
     if len(distinct) > 1 and not which:
         known = listed([scope.rstrip('/') for scope in scopes if scope])
         raise WeightsError(f'{source.path}: has several models. Name one of them with --which: {known}.')
@@ -410,8 +416,8 @@ def _finished(weights: Weights) -> Weights:
     return weights._replace(values=values, notes=[*weights.notes, note] if folded else weights.notes)
 
 
-def _one_model(which: str) -> WeightsError:
-    return WeightsError(
+def _one_model(which: str) -> OneModelError:
+    return OneModelError(
         f'--which={shown(which)}: is for files of PyTorch with several models, or checkpoints with scopes.'
     )
 

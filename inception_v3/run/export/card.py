@@ -7,7 +7,7 @@ from typing import Iterator, Sequence, Tuple
 from compat.messages import in_code, in_markdown, printable
 from data.dataset_info import is_background
 from data.files import write_whole
-from inception_v3.config import Config
+from inception_v3.config import OF_PLACE, Config
 from inception_v3.run.export.origin import Origin
 from inception_v3.run.starts import not_default
 from inception_v3.run.trained_data import TrainedData
@@ -16,20 +16,9 @@ CARD_FILE, LABELS_FILE = 'README.md', 'labels.txt'
 # The 97.5 % quantile of the normal distribution, for intervals of 95 %.
 _QUANTILE = 1.959964
 # Settings of a run that say nothing about the model.
-_OF_PLACE = {
-    'model_dir',
-    'data_dir',
-    'export_dir',
-    'tpu',
-    'master',
-    'tpu_zone',
-    'gcp_project',
-    'mode',
-    'use_tpu',
-    'accelerator',
-    'layout',
-    'intra_op_threads',
-}
+_NOT_SHOWN = OF_PLACE | {'mode', 'use_tpu', 'accelerator', 'layout', 'intra_op_threads'}
+# Settings that name a file or a folder, whose place is left out.
+_PATHS = ('init_from', 'class_weights')
 _LIMITS = (
     'The accuracy holds for images like those of the data set, prepared as described.',
     'Every image is assigned to one of the classes, also one that shows none of them. The probabilities are not '
@@ -84,12 +73,18 @@ def card(name: str, contents: Sequence[str], config: Config, own: Origin, verifi
         '## Accuracy': [f'checkpoint: {accuracy}', f'this export: {verified}'],
         '## Data': [*_data(config, learned)],
         '## Flags of the run that are not the defaults': [
-            f'`--{name}={in_code(str(value))}`' for name, value in not_default(config).items() if name not in _OF_PLACE
+            f'`--{name}={in_code(_without_folder(value) if name in _PATHS else str(value))}`'
+            for name, value in not_default(config).items()
+            if name not in _NOT_SHOWN
         ],
         '## Limits': _LIMITS,
     }
     texts = ['\n'.join([title, '', *(f'- {line}' for line in lines)]) for title, lines in sections.items()]
     return '\n\n'.join(texts) + '\n'
+
+
+def _without_folder(path: str) -> str:
+    return path.rstrip('/').rpartition('/')[2]
 
 
 def _data(config: Config, learned: TrainedData) -> Iterator[str]:

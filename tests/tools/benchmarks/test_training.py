@@ -101,6 +101,27 @@ def test_command__prints_a_line_of_json_last(monkeypatch: Any, capsys: Any, digi
     assert 'the device waits for its input 12% of the time (0%–25%)' in lines
 
 
+@pytest.mark.parametrize(
+    ('words', 'preset'),
+    [
+        (['-data_dir=D'], None),
+        (['--flagfile=F'], None),
+        (['--', '--data_dir=D'], None),
+        (['--use_tpu=False', '--steps=3'], 'digits'),
+        (['--device_name=--data_dir'], 'digits'),
+    ],
+)
+def test_command__measures_the_digits_unless_data_is_named(
+    words: List[str], preset: Any, tmp_path: Any, monkeypatch: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / 'F').write_text('--data_dir=D\n')
+    given: List[List[str]] = []
+    monkeypatch.setattr(training.command, 'run', lambda argv, *unused, **also: given.append(argv))
+    training.main(['benchmark-train', *words])
+    assert ('--preset=digits' in given[0]) is bool(preset)
+
+
 def test_command__refuses_several_machines_and_says_what_to_measure(capsys: Any) -> None:
     hosts = ['--worker_hosts=a:2222,b:2222', '--task_index=0']
     assert training.main(['benchmark-train', *hosts, '--train_batch_size=64']) == 2

@@ -24,7 +24,7 @@ SIZES = (
         ([(5, 0), (5, 1), (5, 0)], ['classes without validation images: 2: a, c']),
         ([(5, 0), (5, 0)], []),
         ([(0, 1), (0, 0), (5, 1)], [f'{ONLY_VALIDATED}: 1: a', 'classes without images: 1: b']),
-        ([(0, 3), (0, 0)], [f'{ONLY_VALIDATED}: 1: a']),
+        ([(0, 3), (0, 0)], []),
     ],
 )
 def test_remarks__name_unequal_and_unvalidated_classes(counts: Sequence[Tuple[int, int]], expected: List[str]) -> None:

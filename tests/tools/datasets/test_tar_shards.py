@@ -176,6 +176,43 @@ def test_list_shows_samples_and_problems(tmp_path: pathlib.Path) -> None:
     assert second.startswith('1  b  png 4  no label')
     assert tar_shards('list', path, write_tar(tmp_path / 'b.tar', [('b.jpg', b'1'), ('b.cls', b'7')])).returncode == 2
     assert tar_shards('list', tmp_path / 'b.tar').returncode == 0
+    other = write_tar(tmp_path / 'c.tar', [('c.jpg', b'1'), ('c.json', b'{"n": 7}')])
+    done = tar_shards('list', other, '--label_key=json:n', '--label_offset=-2')
+    assert done.returncode == 0 and ' label 5 ' in done.stdout
+    assert 'must be the extension of a file' in tar_shards('list', other, '--label_key=image/label').stderr
+
+
+def test_fields_of_the_source__become_the_documented_ones(photos: List[Photo], tmp_path: pathlib.Path) -> None:
+    flags = ['--image_key=jpg', '--label_key=n', '--label_offset=1']
+    example = photo_example(photos[0])
+    feature = example.features.feature
+    feature['jpg'].CopyFrom(feature.pop('image/encoded'))
+    feature['n'].CopyFrom(feature.pop('image/class/label'))
+    label = feature['n'].int64_list.value[0]
+    (tmp_path / 'records').mkdir()
+    write_records(tmp_path / 'records', records.TRAIN, [example.SerializeToString()])
+    done = tar_shards('write', tmp_path / 'records', tmp_path / 'tar', *flags)
+    assert done.returncode == 0, done.stderr
+    (sample,) = samples_in(str(tmp_path / 'tar' / 'train-00000-of-00001.tar'))
+    assert sample.label == label + 1
+    # From tar, the label of another file, and an offset.
+    shard = write_tar(tmp_path / 'tar' / 'train-00000-of-00001.tar', [('1.jpg', photos[0].encoded), ('1.txt', b'3')])
+    done = tar_shards('write', os.path.dirname(shard), tmp_path / 'again', '--label_key=txt', '--label_offset=-1')
+    assert done.returncode == 0, done.stderr
+    (again,) = examples(str(tmp_path / 'again' / 'train-00000-of-00001'))
+    assert again.features.feature['image/class/label'].int64_list.value[:] == [2]
+    done = tar_shards('write', tmp_path / 'tar', tmp_path / 'x', *flags)
+    assert '--image_key=jpg: is for TFRecord files' in done.stderr
+
+
+def test_training_images_alone__keep_their_description(few_digits_dir: str, tmp_path: pathlib.Path) -> None:
+    source = shutil.copytree(few_digits_dir, str(tmp_path / 'records'))
+    for path in records.find_shards(source, records.VALIDATION):
+        os.remove(path)
+    done = tar_shards('write', source, tmp_path / 'tar')
+    assert done.returncode == 0, done.stderr
+    info = dataset_info.read(str(tmp_path / 'tar'))
+    assert info and (info.train_images, info.validation_images) == (40, 0)
 
 
 def one_of_each(data_dir: pathlib.Path, photos: List[Photo]) -> pathlib.Path:

@@ -5,15 +5,12 @@ import os
 import pathlib
 import random
 import re
-import signal
-import time
 import types
 from typing import Any, Callable, List, Set, Tuple
 
 import pytest
 
 from compat import tf
-from compat.errors import TerminatedError
 from data import records, tf_example
 from tests.data.written_records import examples, read
 from tools.datasets import conversion, writing
@@ -144,18 +141,6 @@ def test_alone_in__refuses_a_second_conversion_until_the_first_ends(tmp_path: pa
             message = f'{tmp_path}/data: in use by another conversion. Wait for it, or stop it.'
             with pytest.raises(records.DataError, match=message), conversion._alone_in(str(work_dir)):
                 raise AssertionError('two conversions run')
-
-
-def test_resumable__sigterm_ends_as_ctrl_c_does_and_is_named() -> None:
-    before = signal.getsignal(signal.SIGTERM)
-    message = 'ended by SIGTERM; the same command resumes and keeps finished files'
-    with pytest.raises(TerminatedError, match=message), conversion.resumable():
-        os.kill(os.getpid(), signal.SIGTERM)
-        # The signal may be handled a little later.
-        time.sleep(60)
-    assert signal.getsignal(signal.SIGTERM) is before
-    with pytest.raises(KeyboardInterrupt), conversion.resumable():
-        raise KeyboardInterrupt
 
 
 def test_progress__shows_rate_and_remaining_time(monkeypatch: Any) -> None:

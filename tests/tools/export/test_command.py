@@ -45,7 +45,8 @@ CLASSES = ['background', *'0123456789']
 
 def exported(run: FinishedRun, out: pathlib.Path, *formats: str) -> pathlib.Path:
     """Makes verified exports in a folder, with what the command prints in `printed.txt`."""
-    words = [f'--format={",".join(formats)}', f'--out={out}', '--verify', '--calibration_images=20']
+    words = [f'--format={",".join(formats)}', f'--out={out}', '--verify']
+    words += ['--calibration_images=20'] if any('int8' in name for name in formats) else []
     screen = os.dup(2)
     # The network of the run.
     with mock.patch.dict(NETWORKS, inception_v3=ONE_LAYER), tempfile.TemporaryFile() as native:
@@ -230,6 +231,38 @@ def test_verification__on_incomplete_data_is_said_in_the_card(
         assert words in err and words in card
 
 
+def test_bad_records__are_skipped_as_in_the_run_and_counted_in_the_card(
+    finished_run: FinishedRun, one_layer: None, few_digits_dir: str, tmp_path: pathlib.Path
+) -> None:
+    model_dir = shutil.copytree(str(finished_run.config.model_dir), str(tmp_path / 'run'))
+    data_dir = shutil.copytree(few_digits_dir, str(tmp_path / 'data'))
+    for split in (records.TRAIN, records.VALIDATION):
+        path = records.find_shards(data_dir, split)[0]
+        first, *others = examples(path)
+        first.features.feature['image/encoded'].bytes_list.value[:] = [b'no image']
+        with tf.io.TFRecordWriter(path) as writer:
+            for example in (first, *others):
+                writer.write(example.SerializeToString())
+    kept = FORMATS['npz']._replace(is_calibrated=True, write=lambda network, images, path: open(path, 'w').close())
+    own = kept._replace(open=lambda path, network: of_variables(network, network.model.restore))
+    for allowed in (1, 0):
+        config = dataclasses.replace(finished_run.config, data_dir=data_dir, max_bad_records=allowed)
+        (tmp_path / 'run' / 'config.json').write_text(dataclasses.replace(config, model_dir=model_dir).to_json())
+        words = [model_dir, '--format=npz', '--verify', f'--out={tmp_path}/{allowed}']
+        with mock.patch.dict(FORMATS, npz=own._replace(is_calibrated=bool(allowed))):
+            code, printed, err = commands.run(command.main, *words)
+        card = (tmp_path / str(allowed) / 'npz' / 'README.md').read_text()
+        if allowed:
+            assert code == 0 and 'of 72 validation images' in printed, err
+            assert f'{path}, record 0' in err and not os.path.exists(os.path.join(model_dir, 'bad_records'))
+            for split in (records.TRAIN, records.VALIDATION):
+                assert f'; skipped, as in the run: 1 {split} record that cannot be used' in card
+        else:
+            # The finished conversion stays.
+            assert code == 2 and 'not verified' in card and printed == f'{tmp_path}/0/npz\n'
+            assert 'more bad records than the run allowed, --max_bad_records=0:' in err and 'raise' not in err
+
+
 def test_images__come_from_the_files_and_labels_of_the_run(finished_run: FinishedRun) -> None:
     config = finished_run.config
     config = dataclasses.replace(config, train_files='train-00002-*', eval_files='validation-00001-*', label_offset=-1)
@@ -279,6 +312,8 @@ def test_refusals__leave_nothing(
         assert part in refused(*words)
     assert not [*tmp_path.glob('new/*')] and os.listdir(str(tmp_path / 'old')) == ['npz']
     assert f'keras: the formats are {", ".join(FORMATS)}' in refused('run', '--format=onnx,keras')
+    unused = refused(model_dir, '--format=npz', out, '--verify', '--calibration_images=9')
+    assert '--calibration_images: these exports read no training images' in unused
 
 
 def test_run_on_made_up_images__is_verified_on_others_alone(

@@ -3,6 +3,7 @@
 import dataclasses
 import math
 import pathlib
+import re
 import sys
 from typing import Any, List
 
@@ -128,6 +129,9 @@ def test_measured_step_ms__is_the_median_of_the_last_start(tmp_path: pathlib.Pat
     starts = tmp_path / 'starts.jsonl'
     starts.write_text(starts.read_text().replace('"step": 0', '"step": 3'))
     assert measured_step_ms(config) == pytest.approx(10), 'steps before the last start'
+    # A start that was killed before its first checkpoint, and the one after it.
+    starts.write_text(re.sub('"time": "[^"]*"', '"time": "2999-01-01T00:00:00+00:00"', starts.read_text()))
+    assert measured_step_ms(config) is None
 
 
 def test_plan__counts_the_replicas_of_all_machines(tmp_path: pathlib.Path, capsys: Any) -> None:

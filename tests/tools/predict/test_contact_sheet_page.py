@@ -33,7 +33,7 @@ def chromium() -> Iterator[Browser]:
 def write(path: pathlib.Path, images: Any) -> str:
     encoded = io.BytesIO()
     Image.new('RGB', (320, 200), 'teal').save(encoded, 'JPEG')
-    with ContactSheet(str(path), 'model.ckpt-5: run /runs/a, top-1 98.61 %', ['background', 'cat', 'dog']) as sheet:
+    with ContactSheet(str(path), 'model.ckpt-5: run /runs/a, top-1 98.61 %', ['cat', 'dog']) as sheet:
         for name, predicted, confidence in images:
             other = 'dog' if predicted == 'cat' else 'cat'
             likeliest = ScoredClass(1, predicted, confidence), ScoredClass(2, other, 1 - confidence)

@@ -205,6 +205,19 @@ def test_interruption__leaves_a_page_of_the_images_that_were_done(
     assert sum(line.endswith('.jpg') for line in out) == 16
 
 
+@pytest.mark.parametrize(('names', 'marked'), [(['zero', 'one'], True), (['background', 'one'], False)])
+def test_page__marks_wrong_answers_for_class_0_unless_it_is_the_background(
+    names: List[str], marked: bool, tmp_path: pathlib.Path, monkeypatch: Any
+) -> None:
+    model = Classifier('fake', None, names, 0, lambda *unused: 0, lambda batch: [np.array([0.1, 0.9])] * len(batch))
+    monkeypatch.setattr(classifier, 'load', lambda path: model)
+    (tmp_path / names[0]).mkdir()
+    PIL.Image.new('RGB', (8, 8)).save(str(tmp_path / names[0] / 'a.png'))
+    code, _, err = run(str(tmp_path / names[0]), f'--model={tmp_path}', f'--html={tmp_path}/page.html')
+    assert code == 0, err
+    assert (f'wrong: its folder is {names[0]}' in read_page(tmp_path / 'page.html').text) is marked
+
+
 def predictions(folder: pathlib.Path, images: int, top: int, batch_size: int, **changes: Any) -> List[Any]:
     """Classifies images, which have their numbers behind their ends, as class 0 with the number as its probability."""
     file = io.BytesIO()

@@ -5,16 +5,18 @@ import os
 import pathlib
 import shutil
 import time
+import types
 from typing import Any, List
 
 import pytest
 
 from compat import tf
-from data import labels, records
+from data import labels, record_checker, records
 from tests.support.photos import Photo, photo_example
 from tests.support.preflights import FAKE, SMALL, errors_of, run, warnings_of
-from tests.support.runs import FinishedRun
+from tests.support.runs import FinishedRun, make_small_config
 from tools.preflight import checks
+from tools.preflight.report import Report
 
 
 @pytest.fixture
@@ -45,6 +47,15 @@ def test_folders__are_written_and_deleted(
     for flag in ('--model_dir', '--export_dir'):
         (error,) = errors_of(*flags, f'{flag}={tmp_path}/file/below')
         assert f'{flag}={tmp_path}/file/below: cannot be written to' in error
+
+
+def test_data__reading_a_first_file_shows_progress(photo_dir: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    texts: List[str] = []
+    screen: Any = types.SimpleNamespace(update=texts.append)
+    monkeypatch.setattr(record_checker, '_PROGRESS_EVERY', 2)
+    config, report = make_small_config(photo_dir, num_classes=6, mode='train'), Report('')
+    assert checks._count_shards(config, report, screen) == {'train': 2} and not report.errors
+    assert texts == [f'2 records checked, now in {photo_dir}/train-00000-of-00002']
 
 
 def test_data__first_files_are_read(without_graphs: None, copied: pathlib.Path, reachable: List[str]) -> None:

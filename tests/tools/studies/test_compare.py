@@ -146,6 +146,17 @@ def test_compare__parts_versions_and_data_and_says_what_differs(tmp_path: Any) -
         f'{moved} has other data than {data}, and its accuracy is of other images: '
         f'validation files: {"a" * 12} -> {"c" * 12}.',
     )
+    # Runs on as many machines, at other addresses, with the same images elsewhere.
+    same = {'data_set': 'photos', 'fingerprint': 'f' * 64}
+    of_hosts = [
+        rewritten(write(f'{tmp_path}/{seed}', seed, 0.5, worker_hosts=hosts, task_index=0, data_dir=f'/{seed}'), **same)
+        for seed, hosts in enumerate(('a:1,b:1', 'c:1,d:1', 'c:1,d:1,e:1'))
+    ]
+    found = runs.compare(of_hosts)
+    assert [(case.name, len(case.runs)) for case in found.cases] == [('machines=2', 2), ('machines=3', 1)]
+    # Of which nothing but the folder is known.
+    unknown = [write(f'{tmp_path}/at-{place}', 1, 0.5, data_dir=place) for place in 'xy']
+    assert [case.name for case in runs.compare(unknown).cases] == ['data_dir=x', 'data_dir=y']
     few = write(f'{tmp_path}/few', 3, 0.5)
     append_evaluation(few, recorded.evaluation(300, 0.5, images=10))
     append_line(os.path.join(few, 'starts.jsonl'), this_start(SMALL, None)._asdict())

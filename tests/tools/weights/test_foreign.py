@@ -8,6 +8,7 @@ from typing import Any, Dict, List, Tuple
 
 import h5py
 import numpy as np
+import PIL.Image
 import pytest
 
 from inception_v3.config import Config
@@ -20,7 +21,7 @@ from tests.support.state_dicts import with_training_state
 from tests.support.tiers import further
 from tests.support.weights import CLASSES, NARROW, keras_file, narrow
 from tools.weights import __main__ as command
-from tools.weights import architecture, foreign, state_dicts, writing
+from tools.weights import architecture, comparison, foreign, state_dicts, writing
 
 AVERAGE = '/ExponentialMovingAverage'
 BETA = 'InceptionV3/Conv2d_1a_3x3/BatchNorm/beta'
@@ -155,6 +156,22 @@ def test_read__takes_the_only_model_or_the_named_one(
     writing.export(narrow(), str(tmp_path / 'a.npz'), 'npz')
     with pytest.raises(WeightsError, match='is for files of PyTorch with several models'):
         read(str(tmp_path / 'a.npz'), which='model')
+
+
+def test_compare__applies_which_to_the_file_with_several_models(tmp_path: Any, monkeypatch: Any, capsys: Any) -> None:
+    several, one = write_file(tmp_path / 'checkpoint.pth', models('student', 'teacher')), str(tmp_path / 'a.npz')
+    writing.export(narrow(), one, 'npz')
+    PIL.Image.new('RGB', (8, 8)).save(str(tmp_path / 'x.png'))
+    compared: List[Any] = []
+    monkeypatch.setattr(comparison, 'compare', lambda models, paths: compared.extend(models) or [])
+    words = [f'{tmp_path}/x.png', '--which=teacher', f'--depth_multiplier={NARROW}']
+    for pair in ([several, one], [one, several]):
+        compared.clear()
+        assert command.main(['compare', *pair, *words]) == 0, capsys.readouterr().err
+        assert [weights.path for weights in compared] == pair
+        np.testing.assert_array_equal(compared[pair.index(several)].values[BETA], np.ones(16, np.float32))
+    assert command.main(['compare', one, one, *words]) == 2
+    assert '--which=teacher: is for files of PyTorch with several models' in capsys.readouterr().err
 
 
 HEADS: Dict[str, Dict[str, np.ndarray]] = {

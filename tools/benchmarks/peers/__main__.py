@@ -19,7 +19,6 @@ import sys
 from typing import Any, Dict, List, Sequence
 
 from console import processes
-from console.program import raise_on_sigterm
 from console.screen import Screen
 from inception_v3.config import Config, ConfigError
 from inception_v3.flags import CommandLine, OwnFlag
@@ -201,6 +200,4 @@ def show(measured: Measured, problems: Dict[str, str], as_json: bool, batch_size
 
 
 if __name__ == '__main__':
-    # After SIGTERM, child processes end, too.
-    raise_on_sigterm()
     sys.exit(main(sys.argv))

@@ -18,6 +18,7 @@ from console.paths import check_folder
 from console.processes import usable_cores
 from console.screen import Screen
 from data.braces import FILE_FLAGS
+from tools.datasets import field_flags
 
 # The largest number of rows for classes.
 _CLASSES_SHOWN = 24
@@ -43,11 +44,7 @@ def _arguments() -> argparse.Namespace:
     add('--data_format', choices=formats, default='tfrecord', help='format of the files (default: tfrecord)')
     for split, flag in FILE_FLAGS.items():
         add(f'--{flag}', default='', metavar='PATTERNS', help=f'the {split} files, such as NAME-{{000..639}}.tar')
-    image, label = 'image/encoded', 'image/class/label'
-    add('--image_key', default=image, help=f'key of the encoded image in TFRecords (default: {image})')
-    in_tar = 'in tar, its extension or json:KEY'
-    add('--label_key', default=label, help=f'key of the label in TFRecords (default: {label}); {in_tar}')
-    add('--label_offset', type=int, default=0, help='number to add to each label (default: 0)')
+    field_flags.add_flags(parser)
     add('--json', action='store_true', help='print the complete report as JSON')
     add(
         '--num_classes',
@@ -74,19 +71,17 @@ def main() -> int:
     def command(screen: Screen) -> int:
         check_folder(arguments.data_dir, 'data_dir')
         from data.sources import Source
-        from data.tf_example import Fields
         from tools.datasets import conversion
         from tools.datasets.audit import croissant
         from tools.datasets.audit.report import audit
 
         check_given_once(sys.argv[1:], [*FILE_FLAGS.values()])
-        fields = Fields(arguments.image_key, arguments.label_key, arguments.label_offset)
         files = arguments.train_files, arguments.eval_files
-        source = Source(arguments.data_dir, arguments.data_format, *files, fields)
+        source = Source(arguments.data_dir, arguments.data_format, *files, field_flags.fields_of(arguments))
         described = croissant.description_of(source) if arguments.croissant else None
         with conversion.progress() as progress:
             report = audit(source, arguments.num_classes, arguments.processes, progress)
-        if described and report['can_be_trained_on']:
+        if described and not report['errors']:
             given = {name: getattr(arguments, flag) for flag, (name, _) in _PROPERTIES.items()}
             known = {name: value for name, value in given.items() if value}
             missing = [f'--{flag}' for flag, (name, _) in _PROPERTIES.items() if name not in known]
@@ -95,7 +90,7 @@ def main() -> int:
             print(json.dumps(report, indent=2))
         else:
             print('\n'.join(map(printable, lines_of(report))))
-        return DONE if report['can_be_trained_on'] else FIX
+        return FIX if report['errors'] else DONE
 
     return program.run(command)
 
@@ -128,8 +123,12 @@ def lines_of(report: Dict[str, Any]) -> Iterator[str]:
         texts = report[f'{kind}s']
         yield from (f'{kind:<8} {text}' for text in texts)
         findings += [counted(len(texts), kind)] * bool(texts)
-    verdict = 'can be trained on' if report['can_be_trained_on'] else 'cannot be trained on'
-    yield verdict + (f': {", ".join(findings)}' if findings else '')
+    audited = [split for split, found in splits.items() if found['files']]
+    alone = f'{audited[0]} files alone: ' if len(audited) == 1 else ''
+    can, purpose = 'cannot' if report['errors'] else 'can', 'trained on'
+    if report['can_be_trained_on'] is None:
+        purpose = 'evaluated'
+    yield f'{alone}{can} be {purpose}' + (f': {", ".join(findings)}' if findings else '')
 
 
 def _aligned(rows: List[List[str]]) -> Iterator[str]:

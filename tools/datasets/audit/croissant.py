@@ -42,7 +42,7 @@ _ENCODINGS = {'tar': 'application/x-tar', 'tfrecord': 'application/x-tfrecord'}
 # Beside the image and its label: the fields of ImageNet's layout. Those of boxes are lists.
 _TYPES = {
     **{f'image/{name}': 'sc:Text' for name in ('class/synset', 'class/text', 'colorspace', 'filename', 'format')},
-    **{f'image/{name}': 'sc:Integer' for name in ('channels', 'height', 'width', 'object/bbox/label')},
+    **{f'image/{name}': 'sc:Integer' for name in ('channels', 'height', 'width', 'object/class/label')},
     **{f'image/object/bbox/{name}': 'sc:Float' for name in ('xmax', 'xmin', 'ymax', 'ymin')},
 }
 
@@ -113,7 +113,7 @@ def _of_tfrecords(source: Source, split: str, names: List[str], found: List[str]
     file_set = _file_set(f'{split}-files', _ENCODINGS['tfrecord'], patterns)
     types = {**_TYPES, source.fields.image: 'sc:ImageObject', source.fields.label: 'sc:Integer'}
     fields = {name: _field(split, name, types[name], file_set, column=name) for name in found if name in types}
-    for name in (name for name in fields if '/bbox/' in name):
+    for name in (name for name in fields if '/object/' in name):
         fields[name]['repeated'] = True
     # With an offset, the label is not the number of its class.
     if not source.fields.label_offset:

@@ -102,7 +102,8 @@ def audit(
         'records_per_second': round(sum(split['records'] for split in report['splits'].values()) / seconds),
         'errors': [*errors.values(), *found],
         'warnings': warnings,
-        'can_be_trained_on': not errors and not found,
+        # Without training files, nothing is known of training.
+        'can_be_trained_on': not errors and not found if source.is_named([records.TRAIN]) else None,
     }
 
 

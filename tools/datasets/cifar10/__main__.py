@@ -49,11 +49,9 @@ def main() -> int:
 
     def command(screen: Screen) -> None:
         from tools.datasets.cifar10 import conversion as cifar10
-        from tools.datasets.conversion import resumable
 
-        with resumable():
-            say = functools.partial(print, file=sys.stderr)
-            cifar10.convert(cifar10.read(arguments.source), arguments.data_dir, images, shards, say)
+        say = functools.partial(print, file=sys.stderr)
+        cifar10.convert(cifar10.read(arguments.source), arguments.data_dir, images, shards, say)
 
     return program.run(command, 'interrupted; the same command resumes and keeps finished files')
 

@@ -135,6 +135,9 @@ def find(
     whose file or label is missing are left out instead of refused.
     """
     outside = [validation_folder] if validation_folder is not None else []
+    if labels is not None and validation_labels is not None:
+        # Two tables may be of the same folder.
+        outside = [each for each in outside if os.path.realpath(each) != os.path.realpath(folder)]
     is_in_folder = validation_labels is not None and not outside
     if labels is not None:
         found = [_in_table(labels, folder, outside, skip_missing, no_splits)]

@@ -65,15 +65,13 @@ def main() -> int:
     )
 
     def command(screen: Screen) -> None:
-        from tools.datasets import conversion
         from tools.datasets.imagenet import beam, pipeline
 
-        with conversion.resumable():
-            beam.check(arguments.runner, of_beam)
-            source = pipeline.Source(**{name: getattr(arguments, name) for name in pipeline.Source._fields})
-            run = functools.partial(beam.run, arguments.runner, of_beam)
-            say = functools.partial(print, file=sys.stderr)
-            pipeline.convert(source, arguments.data_dir, shards, images, run, say)
+        beam.check(arguments.runner, of_beam)
+        source = pipeline.Source(**{name: getattr(arguments, name) for name in pipeline.Source._fields})
+        run = functools.partial(beam.run, arguments.runner, of_beam)
+        say = functools.partial(print, file=sys.stderr)
+        pipeline.convert(source, arguments.data_dir, shards, images, run, say)
 
     return program.run(command, 'interrupted; the same command resumes and keeps finished files')
 

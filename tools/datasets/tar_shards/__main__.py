@@ -2,6 +2,8 @@
 
 inception-v3 tar-shards write SOURCE TARGET   record files → tar shards, or tar shards → record files
 inception-v3 tar-shards list SHARD ...        each sample of the shards: position, key, label, files and their bytes
+
+The flags of fields describe the source. What is written has the documented fields, with the offset added.
 """
 
 import functools
@@ -12,6 +14,7 @@ from compat.errors import DONE, FIX
 from console import program
 from console.command_line import new_parser, number_of
 from console.screen import Screen
+from tools.datasets import field_flags
 
 
 def main() -> int:
@@ -23,17 +26,21 @@ def main() -> int:
     write.add_argument('target', help='new folder for the converted files')
     text = 'unusable images that may be left out (default 0)'
     write.add_argument('--max_bad_records', type=number_of(int, 0), default=0, help=text)
+    field_flags.add_flags(write)
     listing = commands.add_parser('list', help='list the samples of shards; exit code 2 if a sample cannot be used')
     listing.add_argument('shards', nargs='+', metavar='SHARD')
+    field_flags.add_flags(listing, with_image=False)
     arguments = parser.parse_args()
 
     def command(screen: Screen) -> int:
         from tools.datasets.tar_shards import conversion
 
         if arguments.command == 'list':
-            return DONE if conversion.list_samples(arguments.shards) else FIX
+            are_usable = conversion.list_samples(arguments.shards, arguments.label_key, arguments.label_offset)
+            return DONE if are_usable else FIX
         say = functools.partial(print, file=sys.stderr)
-        conversion.convert(arguments.source, arguments.target, arguments.max_bad_records, say)
+        fields = field_flags.fields_of(arguments)
+        conversion.convert(arguments.source, arguments.target, arguments.max_bad_records, say, fields)
         return DONE
 
     with native_messages.captured():

@@ -13,7 +13,7 @@ import numpy as np
 from compat import tf
 from compat.messages import listed
 from data import remote
-from inception_v3.config import Config, ConfigError
+from inception_v3.config import OF_PLACE, Config, ConfigError
 from inception_v3.model_dir import CONFIG_FILE, read_config, recorded_config
 from inception_v3.run.evaluations import Evaluation, read_unchanged, shows_top_5
 from inception_v3.run.starts import Start, read_starts
@@ -26,9 +26,11 @@ from tools.studies.report.statistics import Estimate, Summary, share
 LOSS_POINTS = 300
 # The most characters of a case's name: a few lines in a figure.
 _LONGEST_NAME = 80
-# Settings that may differ between the runs of a case: the seed, and where a run is made and kept. The number of threads
-# affects only the last bits of a sum.
-_NOT_COMPARED = ['seed', 'model_dir', 'export_dir', 'intra_op_threads', 'tpu', 'master', 'gcp_project', 'tpu_zone']
+# Settings that may differ between the runs of a case: the seed, and the place of a run. The number of threads affects
+# only the last bits of a sum.
+_NOT_COMPARED = OF_PLACE | {'seed', 'intra_op_threads'}
+# Where nothing else is known of the data of a run, these name it.
+_PATHS_OF_DATA = {'data_dir', 'train_files', 'eval_files'}
 _NO_VALUE = '–'
 
 
@@ -430,9 +432,12 @@ def cases_of(runs: Sequence[Run]) -> List[Case]:
     data_of = {
         run.name: f'{of[0].starts[-1].data_set or "unnamed"} of {of[0].name}' for of in _by_data(runs) for run in of
     }
+    are_known = all(run.starts and (run.starts[-1].fingerprint or run.starts[-1].samples) for run in runs if run.config)
+    ignored = _NOT_COMPARED - (set() if are_known else _PATHS_OF_DATA)
     settings = [
         {
-            **{name: str(value) for name, value in dataclasses.asdict(run.config).items() if name not in _NOT_COMPARED},
+            **{name: str(value) for name, value in dataclasses.asdict(run.config).items() if name not in ignored},
+            'machines': str(run.config.machines),
             'tensorflow': run.tensorflow or 'unknown',
             'data': data_of.get(run.name, 'unknown'),
         }

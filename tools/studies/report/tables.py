@@ -130,8 +130,8 @@ def differences(comparison: Comparison) -> Table:
 
 
 def _pairs(earlier: Case, later: Case) -> Optional[Pairs]:
-    """The comparison of two single runs by the predictions in their evaluation reports, if of the same images."""
-    theirs, ours = ([run.predictions for run in case.counted] for case in (earlier, later))
+    """The comparison of two single runs, both finished, by the predictions in their reports of the same images."""
+    theirs, ours = ([run.predictions if run.is_finished else None for run in case.counted] for case in (earlier, later))
     if len(theirs) != 1 or len(ours) != 1 or not theirs[0] or not ours[0]:
         return None
     try:

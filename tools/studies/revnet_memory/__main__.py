@@ -202,6 +202,4 @@ def measure_iterations(arguments: argparse.Namespace, screen: Screen) -> int:
 
 
 if __name__ == '__main__':
-    # So that child processes end with this one, and measurements are reported.
-    program.raise_on_sigterm()
     sys.exit(main())

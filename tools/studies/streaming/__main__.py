@@ -251,6 +251,4 @@ def tables_of_shards(
 
 
 if __name__ == '__main__':
-    # So that child processes end with this one, and measurements are reported.
-    program.raise_on_sigterm()
     sys.exit(main())

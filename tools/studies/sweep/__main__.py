@@ -63,8 +63,8 @@ def _parser() -> argparse.ArgumentParser:
     text = 'trials at a time, on this machine or on the smallest node of --ray (default 1)'
     add('--workers', type=number, default=1, metavar='N', help=text)
     text = (
-        'GPUs of each trial, which no other trial uses meanwhile; 0: trials share all GPUs (default 1; 0 if there is '
-        'no GPU, or no trial uses one)'
+        'GPUs of each trial, which no other trial uses meanwhile; 0: trials share all GPUs (default: the largest '
+        '--num_gpus of the trials; 0 if there is no GPU, or no trial uses one)'
     )
     add('--gpus_per_trial', type=number_of(int, 0), metavar='K', help=text)
     text = 'run on a Ray cluster, HOST:PORT or auto; its nodes must share --out and the working directory'

@@ -3,6 +3,7 @@
 import os
 from typing import Iterable, List, Optional, Sequence, Tuple
 
+from inception_v3.config import ALL_GPUS
 from inception_v3.tpu import accelerator
 from tools.studies.study import StudyError
 from tools.studies.sweep.trials import Process, RunningTrial, Trial
@@ -12,11 +13,26 @@ VISIBLE = 'CUDA_VISIBLE_DEVICES'
 
 
 def per_trial(asked: Optional[int], waiting: Iterable[Trial], are_there: bool) -> int:
-    """The number of GPUs of each trial: as asked for; else 1 if there are any and a trial may use one, else 0."""
-    if asked is not None:
-        return asked
-    may_use_one = any(not trial.config.use_tpu and trial.config.accelerator != 'cpu' for trial in waiting)
-    return int(are_there and may_use_one)
+    """The number of GPUs of each trial: as asked for; else the largest `num_gpus` of trials on GPUs, 0 without any.
+
+    Raises StudyError if that is unknown, or a trial has more replicas than GPUs.
+    """
+    on_gpus = [each.config for each in waiting if not each.config.use_tpu and each.config.accelerator != 'cpu']
+    most = max((config.num_gpus for config in on_gpus), default=0)
+    if asked is None:
+        if not are_there or not on_gpus:
+            return 0
+        if any(config.num_gpus == ALL_GPUS for config in on_gpus):
+            raise StudyError(
+                f'--num_gpus={ALL_GPUS}: stands for all GPUs, and each trial has its own. Give their number, or '
+                '--gpus_per_trial.'
+            )
+        return most
+    if 0 < asked < most:
+        raise StudyError(
+            f'--gpus_per_trial={asked}: a trial has --num_gpus={most}, and needs as many. Give --gpus_per_trial={most}.'
+        )
+    return asked
 
 
 def here() -> List[str]:

@@ -93,3 +93,13 @@ def test_table__lists_findings(good: Report) -> None:
     assert lines[-1] == 'cannot be trained on: 2 errors, 1 warning'
     report.update(can_be_trained_on=True, errors=[], warnings=['c', 'd'])
     assert lines_of(report)[-1] == 'can be trained on: 2 warnings'
+    report['splits']['validation']['files'] = 0
+    assert lines_of(report)[-1] == 'train files alone: can be trained on: 2 warnings'
+
+
+def test_validation_files_alone__have_no_verdict_on_training(good_dir: pathlib.Path) -> None:
+    done = run(audit.main, f'--eval_files={good_dir}/validation-*', '--num_classes=6', '--processes=1')
+    assert done.returncode == 0 and done.stdout.endswith('validation files alone: can be evaluated: 1 warning\n')
+    assert 'without training images' not in done.stdout
+    done = run(audit.main, f'--eval_files={good_dir}/validation-*', '--num_classes=2', '--processes=1', '--json')
+    assert done.returncode == 2 and json.loads(done.stdout)['can_be_trained_on'] is None

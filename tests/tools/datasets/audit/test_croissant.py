@@ -62,7 +62,7 @@ def test_tfrecords__are_described_with_files_classes_and_fields(data_dir: str, g
         'image/class/text': 'sc:Text',
     }
     assert {name for name in fields if fields[name].get('repeated')} == {
-        name for name in fields if name.startswith('image/object/bbox/')
+        name for name in fields if name.startswith('image/object/')
     }
     assert [name for name in fields if 'references' in fields[name]] == ['image/class/label']
 

@@ -92,16 +92,17 @@ def test_differences__tell_cases_apart_in_either_direction() -> None:
 def test_report__compares_single_runs_on_the_same_images() -> None:
     last = recorded.evaluation(300, 0.5, images=48)
 
-    def run(name: str, wrong: Sequence[int], count: int = 48) -> Case:
+    def run(name: str, wrong: Sequence[int], count: int = 48, top_1: Sequence[float] = (0.1, 0.2, 0.5)) -> Case:
         images = [Prediction('a', number, 1, 1 + (number in wrong)) for number in range(count)]
-        return Case(name, {}, (recorded.run(name, [0.1, 0.2, 0.5], predictions=Predictions(name, last, images, '')),))
+        return Case(name, {}, (recorded.run(name, top_1, predictions=Predictions(name, last, images, '')),))
 
-    markdown = rows_of(comparison_of(run('a', range(26)), run('b', range(40, 44)), run('c', (), 47)))
+    unfinished = run('d', (), top_1=(0.1, 0.2))
+    markdown = rows_of(comparison_of(run('a', range(26)), run('b', range(40, 44)), run('c', (), 47), unfinished))
     # As in the tests of predictions: 26 right in b alone, 4 in a alone; the binomial distribution.
     p = sum(special.comb(30, n) for n in range(5)) / 2**29
     assert '| b − a | 1 pairs | +45.83 [+25.48, +62.52] |' in markdown
     assert f"| b − a: McNemar's exact test, p | 1 pairs | {p:.2g} |  |  |" in markdown
-    # No row of c, whose images are others.
+    # No row of c, whose images are others, nor of d, which is not finished.
     assert markdown.count('McNemar') == 1 and 'verdict' not in markdown
 
 

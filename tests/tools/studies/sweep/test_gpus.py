@@ -5,9 +5,10 @@ from typing import Any, Optional
 
 import pytest
 
+from inception_v3.config import ALL_GPUS
 from inception_v3.tpu import accelerator
 from tests.support.processes import shell, text_of, wait_for
-from tools.studies.study import Study, StudyError
+from tools.studies.study import Study, StudyError, grid
 from tools.studies.sweep import gpus, trials
 
 # A trial that prints its GPUs, and ends when a file of the name of its seed exists.
@@ -44,13 +45,34 @@ def test_here__has_the_names_that_cuda_would_use(monkeypatch: Any, count: int, n
         (('use_tpu', True), None, True, 0),
         (('use_tpu', False), 0, True, 0),
         (('accelerator', 'cpu'), 3, True, 3),
+        (('num_gpus', 2), None, True, 2),
+        (('num_gpus', 2), 4, True, 4),
+        (('num_gpus', 2), None, False, 0),
+        (('num_gpus', ALL_GPUS), 0, True, 0),
+        (('num_gpus', ALL_GPUS), 3, True, 3),
     ],
 )
-def test_per_trial__is_one_where_a_trial_may_use_it(
+def test_per_trial__is_num_gpus_where_a_trial_may_use_them(
     flag: Any, asked: Optional[int], are_there: bool, expected: int, tmp_path: pathlib.Path
 ) -> None:
-    waiting = trials.trials_of(Study(flags=dict([flag]), seeds=1), str(tmp_path))
+    waiting = trials.trials_of(Study(flags=dict([('use_tpu', False), flag]), seeds=1), str(tmp_path))
     assert gpus.per_trial(asked, waiting, are_there) == expected
+
+
+@pytest.mark.parametrize(
+    ('num_gpus', 'asked', 'message'),
+    [
+        (ALL_GPUS, None, '^--num_gpus=-1: stands for all GPUs.* or --gpus_per_trial'),
+        (4, 2, r'^--gpus_per_trial=2: a trial has --num_gpus=4.*Give --gpus_per_trial=4\.'),
+    ],
+)
+def test_per_trial__refuses_all_gpus_and_fewer_than_replicas(
+    num_gpus: int, asked: Optional[int], message: str, tmp_path: pathlib.Path
+) -> None:
+    # The trial with the most decides.
+    study = Study(flags={'use_tpu': False}, axes=[grid(num_gpus=[1, num_gpus])], seeds=1)
+    with pytest.raises(StudyError, match=message):
+        gpus.per_trial(asked, trials.trials_of(study, str(tmp_path)), are_there=True)
 
 
 def test_trials__have_own_gpus_and_get_those_of_ended_trials(tmp_path: pathlib.Path) -> None:
