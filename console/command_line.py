@@ -14,7 +14,7 @@ _KINDS = {int: 'a whole number', float: 'a number'}
 
 
 # Lines do not break inside a name.
-_WHOLE_WORDS = {'break_long_words': False, 'break_on_hyphens': False}
+_WHOLE_WORDS: Any = {'break_long_words': False, 'break_on_hyphens': False}
 
 
 class _Formatter(argparse.HelpFormatter):

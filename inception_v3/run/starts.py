@@ -142,7 +142,8 @@ def _start_of(values: Any) -> Start:
 
 def starts_before(checkpoint: str) -> List[Start]:
     """The starts of training that led to a checkpoint, oldest first; empty if none is recorded."""
-    recorded, led = read_starts(os.path.dirname(checkpoint)), []
+    recorded = read_starts(os.path.dirname(checkpoint))
+    led: List[Start] = []
     step = step_of(checkpoint) if recorded else 0
     for start in recorded:
         # A start from a step sees that step's checkpoint, and makes the later ones. Imported weights are of step 0.

@@ -34,14 +34,14 @@ def read(page: str) -> str:
 
 def commands() -> List[Command]:
     """Every command of every page: in blocks, with continued lines joined, and in running text."""
-    found = []
+    found: List[Command] = []
     for page in PAGES:
         text = read(page).replace('\\\n', ' ')
         for line in text.splitlines():
             block, installed = _IN_BLOCK.fullmatch(line), _INSTALLED.fullmatch(line)
             if installed:
-                found.append(f'./run {installed.group(1)}')
-                continue
-            found += [block.group(1)] if block else _IN_TEXT.findall(line.replace(r'\|', '|'))
-        found = [Command(page, entry) if isinstance(entry, str) else entry for entry in found]
+                entries = [f'./run {installed.group(1)}']
+            else:
+                entries = [block.group(1)] if block else _IN_TEXT.findall(line.replace(r'\|', '|'))
+            found += [Command(page, entry) for entry in entries]
     return found

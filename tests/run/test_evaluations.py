@@ -63,7 +63,7 @@ def test_changed_since_training__has_every_setting_that_decides(tmp_path: Any, n
 
 def test_changed_since_training__compares_data_by_content_before_paths(digits_dir: str, tmp_path: Any) -> None:
     (tmp_path / 'copy').symlink_to(digits_dir)
-    sizes = {'num_train_images': 1438, 'num_eval_images': 359, 'num_classes': 11}
+    sizes: Any = {'num_train_images': 1438, 'num_eval_images': 359, 'num_classes': 11}
     trained = Config(auxiliary_head=False, model_dir=str(tmp_path), data_dir=digits_dir, **sizes)
     (tmp_path / 'config.json').write_text(trained.to_json())
     save_step(str(tmp_path), 7)

@@ -453,8 +453,8 @@ def test_slice__is_driven_by_its_name(world: World) -> None:
 
 
 def test_folders__each_bucket_is_listed_and_an_empty_export_is_none(world: World) -> None:
-    folders = {'BUCKET': 'gs://bucket/', 'DATA_DIR': 'gs://data/records', 'EXPORT_DIR': ''}
-    done = world.call('--create', '--dry_run', **folders)
+    variables = {'BUCKET': 'gs://bucket/', 'DATA_DIR': 'gs://data/records', 'EXPORT_DIR': ''}
+    done = world.call('--create', '--dry_run', **variables)
     lists = [line for line in done.stdout.splitlines() if ' storage ls ' in line]
     assert lists == ['gcloud storage ls gs://data', 'gcloud storage ls gs://bucket']
     folders = '--data_dir=gs://data/records --model_dir=gs://bucket/inception_v3'
@@ -479,8 +479,8 @@ def test_new_tpu_vm__has_the_stores_files_and_no_local_export(world: World) -> N
     assert world.call('--create', '--dry_run', *flags).returncode == 0
     done = world.call('--create', '--dry_run', EXPORT_DIR='my_export')
     assert done.returncode == 2 and 'EXPORT_DIR=my_export: must be gs://' in done.stderr
-    for beside in (['--architecture=node', '--create'], []):
-        assert world.call('--dry_run', *beside, '--init_from=runs/x').returncode == 0
+    for architecture in ('--architecture=vm', '--architecture=node'):
+        assert world.call('--dry_run', architecture, '--init_from=runs/x').returncode == 0
     assert world.call('--dry_run', '--architecture=node', EXPORT_DIR='my_export').returncode == 0
 
 
