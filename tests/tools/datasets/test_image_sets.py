@@ -326,7 +326,7 @@ def test_validation_labels_are_in_a_table_of_their_own(tmp_path: pathlib.Path, f
     both = image_sets.find(str(flat), labels=LabelFile(str(train)), validation_labels=LabelFile(str(validation)))
     assert [[os.path.basename(image.path) for image in images] for images in both.splits] == expected
     assert both.left_out == [(f'{flat}/image.jpg', 'an image without a row in the table of labels')]
-    tables: Any = {'labels': LabelFile(str(train)), 'validation_labels': LabelFile(str(validation))}
+    tables: Dict[str, Any] = {'labels': LabelFile(str(train)), 'validation_labels': LabelFile(str(validation))}
     assert image_sets.find(str(flat), f'{flat}/', **tables) == both
     classes = plant(tmp_path / 'classes', in_classes('train'))
     other = image_sets.find(f'{classes}/train', str(flat / 'sub'), validation_labels=LabelFile(str(validation)))

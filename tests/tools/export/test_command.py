@@ -11,7 +11,7 @@ import shutil
 import sys
 import tempfile
 import types
-from typing import Any
+from typing import Any, List
 from unittest import mock
 
 import numpy as np
@@ -216,51 +216,59 @@ def test_worse_export__is_reported_and_exit_code_2(
     assert 'top-1 0.00%' in (tmp_path / 'npz' / 'README.md').read_text()
 
 
+def spoil(data_dir: str, split: str, records_of_file: int) -> str:
+    """Replaces the images of the first records in a split's first file; returns its path."""
+    path = records.find_shards(data_dir, split)[0]
+    all_examples = [*examples(path)]
+    for example in all_examples[:records_of_file]:
+        example.features.feature['image/encoded'].bytes_list.value[:] = [b'no image']
+    with tf.io.TFRecordWriter(path) as writer:
+        for example in all_examples:
+            writer.write(example.SerializeToString())
+    return path
+
+
 def test_verification__on_incomplete_data_is_said_in_the_card(
     finished_run: FinishedRun, one_layer: None, tmp_path: pathlib.Path
 ) -> None:
     model_dir = shutil.copytree(str(finished_run.config.model_dir), str(tmp_path / 'run'))
     data_dir = shutil.copytree(finished_run.config.data_dir, str(tmp_path / 'data'))
     os.remove(os.path.join(data_dir, 'validation-00003-of-00004'))
-    config = dataclasses.replace(finished_run.config, data_dir=data_dir, model_dir=model_dir)
+    bad = spoil(data_dir, records.VALIDATION, 1)
+    config = dataclasses.replace(finished_run.config, data_dir=data_dir, model_dir=model_dir, max_bad_records=1)
     (tmp_path / 'run' / 'config.json').write_text(config.to_json())
     code, out, err = commands.run(command.main, model_dir, '--format=npz', f'--out={tmp_path}/out', '--verify')
-    assert code == 0 and 'of 269 validation images' in out
+    assert code == 0 and 'of 268 validation images' in out
     card = (tmp_path / 'out' / 'npz' / 'README.md').read_text()
     for words in ('1 of 4 validation files are missing', 'not those of the training: validation files: 4 -'):
         assert words in err and words in card
+    assert '; skipped, as in the run: 1 validation record that cannot be used' in card
+    assert f'skipped {bad}, record 0' in err and not os.path.exists(os.path.join(model_dir, 'bad_records'))
 
 
-def test_bad_records__are_skipped_as_in_the_run_and_counted_in_the_card(
+def test_bad_records__are_skipped_as_in_the_run_and_more_keep_the_exports(
     finished_run: FinishedRun, one_layer: None, few_digits_dir: str, tmp_path: pathlib.Path
 ) -> None:
     model_dir = shutil.copytree(str(finished_run.config.model_dir), str(tmp_path / 'run'))
     data_dir = shutil.copytree(few_digits_dir, str(tmp_path / 'data'))
-    for split in (records.TRAIN, records.VALIDATION):
-        path = records.find_shards(data_dir, split)[0]
-        first, *others = examples(path)
-        first.features.feature['image/encoded'].bytes_list.value[:] = [b'no image']
-        with tf.io.TFRecordWriter(path) as writer:
-            for example in (first, *others):
-                writer.write(example.SerializeToString())
-    kept = FORMATS['npz']._replace(is_calibrated=True, write=lambda network, images, path: open(path, 'w').close())
-    own = kept._replace(open=lambda path, network: of_variables(network, network.model.restore))
-    for allowed in (1, 0):
-        config = dataclasses.replace(finished_run.config, data_dir=data_dir, max_bad_records=allowed)
-        (tmp_path / 'run' / 'config.json').write_text(dataclasses.replace(config, model_dir=model_dir).to_json())
-        words = [model_dir, '--format=npz', '--verify', f'--out={tmp_path}/{allowed}']
-        with mock.patch.dict(FORMATS, npz=own._replace(is_calibrated=bool(allowed))):
-            code, printed, err = commands.run(command.main, *words)
-        card = (tmp_path / str(allowed) / 'npz' / 'README.md').read_text()
-        if allowed:
-            assert code == 0 and 'of 72 validation images' in printed, err
-            assert f'{path}, record 0' in err and not os.path.exists(os.path.join(model_dir, 'bad_records'))
-            for split in (records.TRAIN, records.VALIDATION):
-                assert f'; skipped, as in the run: 1 {split} record that cannot be used' in card
-        else:
-            # The finished conversion stays.
-            assert code == 2 and 'not verified' in card and printed == f'{tmp_path}/0/npz\n'
-            assert 'more bad records than the run allowed, --max_bad_records=0:' in err and 'raise' not in err
+    spoil(data_dir, records.TRAIN, 1), spoil(data_dir, records.VALIDATION, 2)
+    config = dataclasses.replace(finished_run.config, data_dir=data_dir, model_dir=model_dir, max_bad_records=1)
+    (tmp_path / 'run' / 'config.json').write_text(config.to_json())
+    seen: List[np.ndarray] = []
+
+    def write(network: FrozenNetwork, images: Any, path: str) -> None:
+        seen.extend(images)
+        pathlib.Path(path).write_text('')
+
+    own = lambda path, network: of_variables(network, network.model.restore)  # noqa: E731
+    with mock.patch.dict(FORMATS, npz=FORMATS['npz']._replace(is_calibrated=True, write=write, open=own)):
+        words = [model_dir, '--format=npz', '--verify', f'--out={tmp_path}/out', '--calibration_images=39']
+        code, printed, err = commands.run(command.main, *words)
+    # The finished export stays.
+    assert code == 2 and printed == f'{tmp_path}/out/npz\n' and len(seen) == 39
+    assert 'more bad records than the run allowed, --max_bad_records=1:' in err and 'raise' not in err
+    card = (tmp_path / 'out' / 'npz' / 'README.md').read_text()
+    assert 'not verified' in card and '; skipped, as in the run: 1 train record that cannot be used' in card
 
 
 def test_images__come_from_the_files_and_labels_of_the_run(finished_run: FinishedRun) -> None:

@@ -22,7 +22,7 @@ from inception_v3.run.evaluations import Evaluation
 from inception_v3.run.starts import Start, read_first_steps, read_starts, this_start, write_first_steps, write_start
 from tests.support import commands
 from tests.support.checkpoints import saved_variables
-from tests.support.runs import evaluations, execute, make_small_config, one_layer_run
+from tests.support.runs import all_steps, evaluations, execute, make_small_config, one_layer_run
 from tools.provenance import __main__ as provenance
 from tools.provenance import crate, record, verification
 from tools.provenance.record import Checkpoint, Difference, RunRecord
@@ -50,9 +50,16 @@ def run(trained: str, tmp_path: Any) -> str:
 
 
 @pytest.fixture
-def in_this_process(one_layer: None, monkeypatch: Any) -> None:
-    """Repeats first steps in this process, where the network has one layer."""
-    monkeypatch.setattr(verification, '_run', lambda config, last: execute(config, until_step=last))
+def in_this_process(one_layer: None, monkeypatch: Any) -> List[List[int]]:
+    """Repeats first steps in this process, where the network has one layer; returns the steps of the checkpoints."""
+    steps: List[List[int]] = []
+
+    def repeat(config: Config, last: int) -> None:
+        execute(config, until_step=last)
+        steps.append(all_steps(config))
+
+    monkeypatch.setattr(verification, '_run', repeat)
+    return steps
 
 
 @pytest.fixture
@@ -144,13 +151,13 @@ def test_verify__emulated_cores_record_one_step_per_loop(photo_dir: str, tmp_pat
     assert (code, out) == (0, 'loss and variables are equal bit for bit; compared after step 4, 8\n')
 
 
-def test_verify__repeats_all_recorded_steps(run: str, in_this_process: None) -> None:
+def test_verify__repeats_all_recorded_steps(run: str, in_this_process: List[List[int]]) -> None:
     # The cosine depends on the last step of training, which is recorded only in short runs.
     write_first_steps(run, read_first_steps(run)[:2])
     before = sorted(os.listdir(run))
     code, out, _ = run_provenance(run, '--verify')
     assert (code, out) == (0, 'loss and variables are equal bit for bit; compared after step 1, 2\n')
-    assert sorted(os.listdir(run)) == before
+    assert sorted(os.listdir(run)) == before and in_this_process == [[0, 2]]
     # A recorded configuration with a wrong learning rate.
     rewrite_start(run, lambda start: start['config'].update(learning_rate=0.5))
     code, out, _ = run_provenance(run, '--verify')

@@ -217,7 +217,9 @@ def _check_of_tar(fields: Fields) -> None:
         )
 
 
-def list_samples(paths: Sequence[str], label_key: str, label_offset: int) -> bool:
+def list_samples(
+    paths: Sequence[str], label_key: str = tf_example.DOCUMENTED_FIELDS.label, label_offset: int = 0
+) -> bool:
     """Prints a line for each sample of some shards, and returns whether all of them can be used.
 
     The arguments of labels are those of `Fields`.
