@@ -68,7 +68,8 @@ UNUSUAL = [
     (in_jpeg(b'XX\0*' + big()[4:]), 1),
     (in_jpeg(b''), 1),
     (in_jpeg(big(), name=b'Exit\0\0'), 1),
-    # Behind the pixels, in a comment, and in a file of another kind.
+    # Behind the end, behind the pixels, in a comment, and in a file of another kind.
+    (in_jpeg(big(), before=b'\xff\xd9'), 1),
     (JPEG + in_jpeg(big())[2:], 1),
     (in_jpeg(b'', b'', b'\xff\xfe\0\x24' + b'Exif\0\0' + big() + bytes(6)), 1),
     (saved(SMALL, 'GIF') + in_jpeg(big()), 1),
