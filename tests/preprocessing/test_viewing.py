@@ -10,6 +10,7 @@ import pytest
 
 from compat import tf
 from inception_v3.config import Config
+from preprocessing import viewing
 from preprocessing.decoding import MAX_PIXELS, image_shape
 from preprocessing.preprocessings import preprocessing_for
 from preprocessing.viewing import decode_as_viewed, exif_orientation, resize_as_viewed
@@ -67,7 +68,8 @@ UNUSUAL = [
     (in_jpeg(b'XX\0*' + big()[4:]), 1),
     (in_jpeg(b''), 1),
     (in_jpeg(big(), name=b'Exit\0\0'), 1),
-    # Behind the pixels, in a comment, and in a file of another kind.
+    # Behind the end, behind the pixels, in a comment, and in a file of another kind.
+    (in_jpeg(big(), before=b'\xff\xd9'), 1),
     (JPEG + in_jpeg(big())[2:], 1),
     (in_jpeg(b'', b'', b'\xff\xfe\0\x24' + b'Exif\0\0' + big() + bytes(6)), 1),
     (saved(SMALL, 'GIF') + in_jpeg(big()), 1),
@@ -76,7 +78,8 @@ UNUSUAL = [
     (b'\x89PNG', 1),
     # PNG files have their orientation elsewhere.
     (saved(SMALL, 'PNG', 6), 1),
-    (b'\xff\xd8' + b'\xff' * 100_000, 1),
+    # After each marker without a length: the restarts, another beginning, and a temporary one.
+    (in_jpeg(big(), before=b''.join(b'\xff' + bytes([marker]) for marker in (1, *range(0xD0, 0xD9)))), 6),
 ]
 
 
@@ -90,6 +93,14 @@ def test_exif_orientation__is_found_in_usual_and_unusual_files() -> None:
     files, expected = zip(*usual, *UNUSUAL)
     # The graph, and Python.
     assert orientations([*files]) == [orientation(file) for file in files] == [*expected]
+
+
+def test_exif_orientation__is_searched_in_ten_thousand_segments_at_most(monkeypatch: Any) -> None:
+    assert viewing._SEARCHED == 10_000
+    monkeypatch.setattr(viewing, '_SEARCHED', 100)
+    # A fill byte is one of them.
+    assert orientations([in_jpeg(big(), before=b'\xff' * number) for number in (99, 100)]) == [6, 1]
+    assert orientation(b'\xff\xd8' + b'\xff' * 100_000) == 1
 
 
 def test_exif_orientation__of_damaged_files_is_a_value_and_no_error() -> None:
