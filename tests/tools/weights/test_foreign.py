@@ -163,7 +163,12 @@ def test_compare__applies_which_to_the_file_with_several_models(tmp_path: Any, m
     writing.export(narrow(), one, 'npz')
     PIL.Image.new('RGB', (8, 8)).save(str(tmp_path / 'x.png'))
     compared: List[Any] = []
-    monkeypatch.setattr(comparison, 'compare', lambda models, paths: compared.extend(models) or [])
+
+    def compare(models: List[Any], paths: List[str]) -> List[str]:
+        compared.extend(models)
+        return []
+
+    monkeypatch.setattr(comparison, 'compare', compare)
     words = [f'{tmp_path}/x.png', '--which=teacher', f'--depth_multiplier={NARROW}']
     for pair in ([several, one], [one, several]):
         compared.clear()
