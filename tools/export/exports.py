@@ -1,6 +1,7 @@
 """Makes exports, checks them on the validation images, and describes them."""
 
 import argparse
+import contextlib
 import dataclasses
 import itertools
 import json
@@ -154,8 +155,10 @@ def perform(arguments: argparse.Namespace, out: str, screen: Screen) -> int:
         data = dataclasses.replace(data, model_dir=folder)
         calibration: List[np.ndarray] = []
         if is_calibrated:
-            with bad_records_explained(data, [records.TRAIN], screen, has_flag=False):
-                images = (image for batch in batches(is_training=True, config=data) for image in batch.images)
+            # Training images have no end: closing the batches closes their session and its graph.
+            closing = contextlib.closing(batches(is_training=True, config=data))
+            with bad_records_explained(data, [records.TRAIN], screen, has_flag=False), closing as endless:
+                images = (image for batch in endless for image in batch.images)
                 wanted = arguments.calibration_images or _CALIBRATION_IMAGES
                 calibration = [*itertools.islice(images, min(wanted, data.num_train_images))]
         for name, each in formats.items():

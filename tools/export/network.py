@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from typing import Any, Dict, Iterator, List, NamedTuple, Sequence, Tuple
+from typing import Any, Dict, Generator, List, NamedTuple, Sequence, Tuple
 
 import numpy as np
 
@@ -74,7 +74,7 @@ class Batch(NamedTuple):
     labels: np.ndarray
 
 
-def batches(is_training: bool, config: Config) -> Iterator[Batch]:
+def batches(is_training: bool, config: Config) -> Generator[Batch, None, None]:
     """Yields the images of a split in the order of their records: once for validation, without end for training.
 
     Training images are not distorted. Up to `max_bad_records` that cannot be used are skipped, and named below

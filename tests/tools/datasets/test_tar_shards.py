@@ -201,6 +201,8 @@ def test_fields_of_the_source__become_the_documented_ones(photos: List[Photo], t
     assert done.returncode == 0, done.stderr
     (again,) = examples(str(tmp_path / 'again' / 'train-00000-of-00001'))
     assert again.features.feature['image/class/label'].int64_list.value[:] == [2]
+    done = tar_shards('write', tmp_path / 'tar', tmp_path / 'x', '--label_key=txt', '--label_offset=-4')
+    assert done.returncode == 2 and 'label -1 is below 0' in done.stderr
     done = tar_shards('write', tmp_path / 'tar', tmp_path / 'x', *flags)
     assert '--image_key=jpg: is for TFRecord files' in done.stderr
 

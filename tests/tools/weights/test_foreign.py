@@ -164,7 +164,7 @@ def test_compare__applies_which_to_the_file_with_several_models(tmp_path: Any, m
     PIL.Image.new('RGB', (8, 8)).save(str(tmp_path / 'x.png'))
     compared: List[Any] = []
 
-    def compare(models: Any, paths: Any) -> List[Any]:
+    def compare(models: List[Any], paths: List[str]) -> List[str]:
         compared.extend(models)
         return []
 
