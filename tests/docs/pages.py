@@ -36,12 +36,11 @@ def commands() -> List[Command]:
     """Every command of every page: in blocks, with continued lines joined, and in running text."""
     found = []
     for page in PAGES:
-        text = read(page).replace('\\\n', ' ')
-        for line in text.splitlines():
+        for line in read(page).replace('\\\n', ' ').splitlines():
             block, installed = _IN_BLOCK.fullmatch(line), _INSTALLED.fullmatch(line)
             if installed:
-                found.append(f'./run {installed.group(1)}')
-                continue
-            found += [block.group(1)] if block else _IN_TEXT.findall(line.replace(r'\|', '|'))
-        found = [Command(page, entry) if isinstance(entry, str) else entry for entry in found]
+                lines = [f'./run {installed.group(1)}']
+            else:
+                lines = [block.group(1)] if block else _IN_TEXT.findall(line.replace(r'\|', '|'))
+            found += [Command(page, each) for each in lines]
     return found
