@@ -13,10 +13,6 @@ from console.paths import check_stores, expanded
 _KINDS = {int: 'a whole number', float: 'a number'}
 
 
-# Lines do not break inside a name.
-_WHOLE_WORDS: Any = {'break_long_words': False, 'break_on_hyphens': False}
-
-
 class _Formatter(argparse.HelpFormatter):
     """Fills the paragraphs of a description to the width of the terminal; indented lines stay as they are."""
 
@@ -24,7 +20,8 @@ class _Formatter(argparse.HelpFormatter):
         return filled(text, width)
 
     def _split_lines(self, text: str, width: int) -> List[str]:
-        return textwrap.wrap(' '.join(text.split()), width, **_WHOLE_WORDS)
+        # Not inside a name.
+        return textwrap.wrap(' '.join(text.split()), width, break_long_words=False, break_on_hyphens=False)
 
 
 def filled(text: str, width: int) -> str:
@@ -33,7 +30,7 @@ def filled(text: str, width: int) -> str:
     return '\n\n'.join(
         paragraph
         if paragraph.startswith(' ') or '\n ' in paragraph
-        else textwrap.fill(paragraph, width, **_WHOLE_WORDS)
+        else textwrap.fill(paragraph, width, break_long_words=False, break_on_hyphens=False)
         for paragraph in paragraphs
     )
 

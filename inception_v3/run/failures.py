@@ -55,7 +55,7 @@ def what_is_kept(model_dir: str) -> str:
     except (tf.errors.OpError, app.UsageError):
         return 'The content of --model_dir is kept, and the same command resumes from it.'
     if not step:
-        return 'There is no checkpoint yet.'
+        return 'There is no checkpoint yet; the same command starts over.'
     return f'The checkpoint of step {step} is kept, and the same command resumes from it.'
 
 

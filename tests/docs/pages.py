@@ -34,14 +34,13 @@ def read(page: str) -> str:
 
 def commands() -> List[Command]:
     """Every command of every page: in blocks, with continued lines joined, and in running text."""
-    found: List[Command] = []
+    found = []
     for page in PAGES:
-        text = read(page).replace('\\\n', ' ')
-        for line in text.splitlines():
+        for line in read(page).replace('\\\n', ' ').splitlines():
             block, installed = _IN_BLOCK.fullmatch(line), _INSTALLED.fullmatch(line)
             if installed:
-                entries = [f'./run {installed.group(1)}']
+                lines = [f'./run {installed.group(1)}']
             else:
-                entries = [block.group(1)] if block else _IN_TEXT.findall(line.replace(r'\|', '|'))
-            found += [Command(page, entry) for entry in entries]
+                lines = [block.group(1)] if block else _IN_TEXT.findall(line.replace(r'\|', '|'))
+            found += [Command(page, each) for each in lines]
     return found

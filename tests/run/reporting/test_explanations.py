@@ -41,7 +41,9 @@ def test_what_is_kept__names_the_newest_step(model_dir: str, tmp_path: Any) -> N
     assert failures.what_is_kept(model_dir) == KEPT
     save_step(str(tmp_path / 'begun'), 0)
     for name in ('empty', 'begun'):
-        assert failures.what_is_kept(str(tmp_path / name)) == 'There is no checkpoint yet.'
+        assert (
+            failures.what_is_kept(str(tmp_path / name)) == 'There is no checkpoint yet; the same command starts over.'
+        )
     with open(f'{model_dir}/checkpoint', 'w') as file:
         file.write('damaged')
     text = 'The content of --model_dir is kept, and the same command resumes from it.'
