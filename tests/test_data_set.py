@@ -442,7 +442,8 @@ def test_own_images__given_flags_stay_and_others_follow_from_them(tmp_path: path
 
 def test_check_files__compares_records_and_files_with_a_description(folder: str) -> None:
     config, path = Config(use_tpu=False, data_dir=folder), f'{folder}/train-00001-of-00004'
-    for described, words in ((1, ['train records: 2; dataset.json says 1.']), (2, []), (3, ['says 3.'])):
+    cases: List[Tuple[int, List[str]]] = [(1, ['train records: 2; dataset.json says 1.']), (2, []), (3, ['says 3.'])]
+    for described, words in cases:
         dataclasses.replace(MINE, train_images=described).write(folder)
         notes = data_set.check_files(config, 'train', [path, path])
         assert len(notes) == len(words) and all(note.endswith(end) for note, end in zip(notes, words))

@@ -165,6 +165,9 @@ def test_uniform_rows__are_uniform_and_uncorrelated() -> None:
     draws = rows_of(list(range(200)), 501)
     assert draws.dtype == np.float32
     assert draws.min() >= 0 and draws.max() < 1
+    # Of 24 bits, whose last one is 1 in half of the numbers.
+    whole = draws.astype(np.float64) * 2**24
+    assert (whole == np.floor(whole)).all() and 0.4 < np.mean(whole % 2) < 0.6
     # Within five standard deviations: of a count of a tenth of 100,200 numbers, and of a correlation.
     np.testing.assert_allclose(np.histogram(draws, 10, (0, 1))[0] / draws.size, 0.1, atol=5 * 0.3 / np.sqrt(draws.size))
     for one, other in ((draws[:-1], draws[1:]), (draws[:, :-1], draws[:, 1:]), (draws[:, :250], draws[:, 251:])):

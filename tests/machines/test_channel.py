@@ -155,6 +155,13 @@ def test_begin__later_worker_says_what_to_compare_if_the_first_runs(monkeypatch:
     assert [each.get(timeout=20) for each in results] == [None] * 2
 
 
+def test_threads__end_with_the_process() -> None:
+    before = {*threading.enumerate()}
+    Workers(2).begun()
+    new = {*threading.enumerate()} - before
+    assert len(new) >= 4 and all(thread.daemon for thread in new)
+
+
 @pytest.mark.parametrize('waiting', [0, 1])
 def test_begin__says_that_the_name_of_the_other_has_no_address(waiting: int, monkeypatch: Any) -> None:
     said: List[str] = []
@@ -582,7 +589,8 @@ def test_waiting__is_said_at_once_and_then_each_minute(monkeypatch: Any) -> None
     worker: Any = types.SimpleNamespace(_addresses=free_addresses(2), _timeout=30, _has_left=False)
     worker._untold, worker._name_of, worker._say_unresolved = list, str, lambda numbers: None
     # The seconds of each attempt, and those at which the wait was said.
-    seconds, said = [0.0], []
+    seconds: List[float] = [0.0]
+    said: List[float] = []
 
     def sleep(pause: float) -> None:
         seconds.append(seconds[-1] + pause)

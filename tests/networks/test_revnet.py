@@ -18,7 +18,7 @@ from inception_v3.config import Config
 from inception_v3.estimator import make_estimator
 from inception_v3.networks import layers
 from inception_v3.networks.registry import NETWORKS
-from inception_v3.networks.revnet import REVNET_38, REVNET_56, Builder, revnet
+from inception_v3.networks.revnet import REVNET_38, REVNET_56, REVNET_104, REVNET_110, Builder, revnet
 from tests.support.checkpoints import saved_variables
 from tests.support.graphs import plain_session
 from tests.support.slim import load, values_by_name
@@ -176,6 +176,22 @@ def test_stages__halve_the_map_but_for_the_first(architecture: Any, sizes: Any) 
         found.append((int(x1.shape[1]), int(x1.shape[3])))
         return x1, x2
 
-    norm = BatchNorm(is_training=False, decay=0.9)
-    revnet(architecture, tf.zeros([1, 16, 16, 3]), CLASSES, False, layers.conv2d, norm, chain=chain)
+    moves = []
+
+    def norm(inputs: tf.Tensor, *unused: Any, moves_statistics: bool) -> tf.Tensor:
+        moves.append(moves_statistics)
+        return inputs
+
+    revnet(architecture, tf.zeros([1, 16, 16, 3]), CLASSES, True, layers.conv2d, norm, chain=chain)
     assert found == sizes
+    # Units that change the map are not computed again, so that each of their passes moves the statistics.
+    assert len(moves) > 4 and all(moves)
+
+
+def test_architectures__are_those_of_the_table() -> None:
+    table = [(each.units, each.depths) for each in (REVNET_38, REVNET_110, REVNET_104)]
+    assert table == [
+        ((3, 3, 3), (32, 64, 112)),
+        ((9, 9, 9), (32, 64, 128)),
+        ((2, 2, 11, 2), (128, 256, 512, 832)),
+    ]

@@ -1,9 +1,11 @@
 """Tests of the guard of a run."""
 
+import contextlib
 import dataclasses
 import io
 import pathlib
 from typing import Any, ContextManager, List
+from unittest import mock
 
 import pytest
 
@@ -77,3 +79,22 @@ def test_guard__refuses_a_damaged_best_checkpoint_before_training(config: Config
     (best / 'checkpoint').write_text('damaged')
     with pytest.raises(CheckpointError, match='best/checkpoint: lists no checkpoint'), guard_of(config):
         pytest.fail('the run began')
+
+
+@pytest.mark.parametrize(
+    ('values', 'is_locked'),
+    [
+        ({'mode': 'train'}, True),
+        ({'mode': 'train_and_eval'}, True),
+        ({'mode': 'eval'}, False),
+        # A later worker writes nothing.
+        ({'mode': 'train', 'worker_hosts': 'a:1,b:1', 'task_index': 1}, False),
+    ],
+)
+def test_guard__locks_for_the_first_worker_that_trains(values: Any, is_locked: bool, config: Config) -> None:
+    own = dataclasses.replace(config, **values)
+    termination, workers = Termination(lambda error: None), mock.Mock(joined=contextlib.nullcontext)
+    estimator, lock = make_estimator(config, writes=False), TrainerLock(str(own.model_dir), 'now')
+    context = Context(own, Screen(io.StringIO()), termination, workers, lock, estimator, None)
+    with guarded(context):
+        assert pathlib.Path(str(own.model_dir), CLAIM_FILE).exists() == is_locked

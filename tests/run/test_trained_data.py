@@ -171,7 +171,7 @@ def test_trained_data_of__says_that_another_data_set_is_in_its_place(tmp_path: A
 
 
 def test_check_data_set__compares_training_by_images_and_evaluation_by_classes(tmp_path: Any, caplog: Any) -> None:
-    real = {'samples': {}, 'use_data': 'real'}
+    real: Dict[str, Any] = {'samples': {}, 'use_data': 'real'}
     own, others = start(**real).info, start(fingerprint=OTHER, **real).info
     config = Config(data_dir=str(tmp_path), use_data='real', mode='train')
     checkpoint = recorded(tmp_path, start(['background', 'x'], samples={}), start(samples={}))

@@ -159,6 +159,8 @@ def test_mistakes__are_one_message(made: str, tmp_path: Any) -> None:
     assert 'has neither features' in message(saved(tmp_path / 'n.npz', other=np.eye(2)))
     assert 'not finite' in message(saved(tmp_path / 'i.npz', features=np.full([3, 2], np.nan)))
     assert 'a row per image' in message(saved(tmp_path / 'r.npz', features=np.eye(3), logits=np.eye(2)))
+    shape: List[int]
+    other: List[int]
     for shape in ([3], [3, 2, 2]):
         assert 'a row per image' in message(saved(tmp_path / 'r.npz', features=np.ones(shape)))
     for shape, other in (([3], [2, 2]), ([2, 2], [2, 2, 2, 2]), ([], [])):

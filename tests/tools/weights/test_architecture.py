@@ -69,6 +69,9 @@ def test_of_torch__has_the_names_and_shapes_of_torchvision() -> None:
     assert resnet['layer3.0.downsample.0.weight'] == (1024, 512, 1, 1)
     assert resnet['layer3.0.downsample.1.running_mean'] == (1024,)
     assert resnet['layer4.2.bn3.weight'] == (2048,) and resnet['bn1.bias'] == (64,)
+    for network in (architecture.inception(), architecture.resnet50()):
+        classifiers = [layer.shape for layer in network.layers if layer.is_classifier]
+        assert classifiers[0] == (1, 1, 2048, 0) and {*classifiers[1:]} <= {(1, 1, 768, 0)}
 
 
 @pytest.mark.parametrize(

@@ -129,7 +129,7 @@ def test_images__in_words_have_their_ends_or_mean_and_deviation(name: str, text:
 
 
 def test_change_images__of_padded_images_allows_the_shifts_of_published_means() -> None:
-    old = normalized_by([0.5, 0.5, 0.5], 0.25)
+    old = normalized_by([0.5] * 3, [0.25] * 3)
     for shift, is_allowed in ((0.0099, True), (-0.0099, True), (0.0101, False), (-0.0101, False)):
         new = old._replace(shift=old.shift + shift * np.array([0, 1, 0]))
         if is_allowed:
