@@ -11,6 +11,7 @@ from typing import Any, Generator, Iterator, List, Optional
 import numpy as np
 import pytest
 import skimage.data
+from tensorflow.python.client import session
 from tensorflow.python.util import deprecation
 
 from compat import tf
@@ -18,6 +19,7 @@ from compat.log import logger
 from data import records
 from data.dataset_info import DatasetInfo
 from inception_v3.config import Config
+from inception_v3.input_pipeline import InputPipeline
 from inception_v3.networks import inception_v3 as tables
 from inception_v3.networks.registry import NETWORKS
 from tools.datasets import digits, writing
@@ -65,8 +67,39 @@ def _threads() -> None:
     """Gives this process two threads for each operation, as its first session does for good.
 
     Otherwise the last bits of a training would depend on the test that came first, and differ from another process's.
+    They do not spin while they wait: the other worker needs the core.
     """
-    tf.Session(config=tf.ConfigProto(intra_op_parallelism_threads=2)).close()
+    config = tf.ConfigProto(intra_op_parallelism_threads=2)
+    config.experimental.disable_thread_spinning = True
+    tf.Session(config=config).close()
+
+
+_new_session, _pipeline_options = session.BaseSession.__init__, InputPipeline._options
+
+
+def _new_plain_session(own: Any, target: str = '', graph: Any = None, config: Optional[tf.ConfigProto] = None) -> None:
+    plain = tf.ConfigProto()
+    plain.CopyFrom(config or plain)
+    plain.graph_options.rewrite_options.disable_meta_optimizer = True
+    _new_session(own, target, graph, plain)
+
+
+def _plain_pipeline_options(pipeline: InputPipeline) -> tf.data.Options:
+    options = _pipeline_options(pipeline)
+    options.experimental_optimization.apply_default_optimizations = False
+    return options
+
+
+@pytest.fixture(autouse=True)
+def _no_rewriting(request: Any, monkeypatch: Any) -> None:
+    """Leaves the graphs of the default tier's tests as they are: to rewrite a small one takes longer than to run it.
+
+    The other tiers, further cases of the same tests included, and fixtures of a wider scope rewrite theirs as programs
+    do.
+    """
+    if not any(request.node.get_closest_marker(marker) for marker in MARKERS):
+        monkeypatch.setattr(session.BaseSession, '__init__', _new_plain_session)
+        monkeypatch.setattr(InputPipeline, '_options', _plain_pipeline_options)
 
 
 @pytest.fixture(autouse=True)
