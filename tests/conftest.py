@@ -94,10 +94,11 @@ def _plain_pipeline_options(pipeline: InputPipeline) -> tf.data.Options:
 def _no_rewriting(request: Any, monkeypatch: Any) -> None:
     """Leaves the graphs of the default tier's tests as they are: to rewrite a small one takes longer than to run it.
 
-    The other tiers, further cases of the same tests included, and fixtures of a wider scope rewrite theirs as programs
-    do.
+    The same goes for further cases of these tests. The tests of the other tiers, and fixtures of a wider scope, rewrite
+    graphs as programs do.
     """
-    if not any(request.node.get_closest_marker(marker) for marker in MARKERS):
+    marker = request.node.get_closest_marker
+    if marker('further') or not any(map(marker, MARKERS)):
         monkeypatch.setattr(session.BaseSession, '__init__', _new_plain_session)
         monkeypatch.setattr(InputPipeline, '_options', _plain_pipeline_options)
 
