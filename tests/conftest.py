@@ -8,13 +8,16 @@ import signal
 import time
 from typing import Any, Generator, Iterator, List, Optional
 
+# Graphs consist of very many objects, and by default Python looks for garbage among them after 700 new ones each.
+gc.set_threshold(500_000, 20, 20)
+
+from compat import tf  # isort: skip  Loads TensorFlow as programs do, before others load it.
 import numpy as np
 import pytest
 import skimage.data
 from tensorflow.python.client import session
 from tensorflow.python.util import deprecation
 
-from compat import tf
 from compat.log import logger
 from data import records
 from data.dataset_info import DatasetInfo
@@ -39,8 +42,6 @@ collect_ignore = OF_TEXT if tf.__version__ >= '2' else ()
 
 # Saves time, as in the programs (`set_up_logging`).
 deprecation._PRINT_DEPRECATION_WARNINGS = False
-# Graphs consist of very many objects, and by default Python looks for garbage among them after 700 new ones each.
-gc.set_threshold(100_000, 20, 20)
 
 
 @pytest.hookimpl(optionalhook=True)
