@@ -8,16 +8,21 @@ import signal
 import time
 from typing import Any, Generator, Iterator, List, Optional
 
+# Graphs consist of very many objects, and by default Python looks for garbage among them after 700 new ones each.
+gc.set_threshold(500_000, 20, 20)
+
+from compat import tf  # isort: skip  Loads TensorFlow as programs do, before others load it.
 import numpy as np
 import pytest
 import skimage.data
+from tensorflow.python.client import session
 from tensorflow.python.util import deprecation
 
-from compat import tf
 from compat.log import logger
 from data import records
 from data.dataset_info import DatasetInfo
 from inception_v3.config import Config
+from inception_v3.input_pipeline import InputPipeline
 from inception_v3.networks import inception_v3 as tables
 from inception_v3.networks.registry import NETWORKS
 from tools.datasets import digits, writing
@@ -37,8 +42,6 @@ collect_ignore = OF_TEXT if tf.__version__ >= '2' else ()
 
 # Saves time, as in the programs (`set_up_logging`).
 deprecation._PRINT_DEPRECATION_WARNINGS = False
-# Graphs consist of very many objects, and by default Python looks for garbage among them after 700 new ones each.
-gc.set_threshold(100_000, 20, 20)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -65,8 +68,40 @@ def _threads() -> None:
     """Gives this process two threads for each operation, as its first session does for good.
 
     Otherwise the last bits of a training would depend on the test that came first, and differ from another process's.
+    They do not spin while they wait: the other worker needs the core.
     """
-    tf.Session(config=tf.ConfigProto(intra_op_parallelism_threads=2)).close()
+    config = tf.ConfigProto(intra_op_parallelism_threads=2)
+    config.experimental.disable_thread_spinning = True
+    tf.Session(config=config).close()
+
+
+_new_session, _pipeline_options = session.BaseSession.__init__, InputPipeline._options
+
+
+def _new_plain_session(own: Any, target: str = '', graph: Any = None, config: Optional[tf.ConfigProto] = None) -> None:
+    plain = tf.ConfigProto()
+    plain.CopyFrom(config or plain)
+    plain.graph_options.rewrite_options.disable_meta_optimizer = True
+    _new_session(own, target, graph, plain)
+
+
+def _plain_pipeline_options(pipeline: InputPipeline) -> tf.data.Options:
+    options = _pipeline_options(pipeline)
+    options.experimental_optimization.apply_default_optimizations = False
+    return options
+
+
+@pytest.fixture(autouse=True)
+def _no_rewriting(request: Any, monkeypatch: Any) -> None:
+    """Leaves the graphs of the default tier's tests as they are: to rewrite a small one takes longer than to run it.
+
+    The same goes for further cases of these tests. The tests of the other tiers, and fixtures of a wider scope, rewrite
+    graphs as programs do.
+    """
+    marker = request.node.get_closest_marker
+    if marker('further') or not any(map(marker, MARKERS)):
+        monkeypatch.setattr(session.BaseSession, '__init__', _new_plain_session)
+        monkeypatch.setattr(InputPipeline, '_options', _plain_pipeline_options)
 
 
 @pytest.fixture(autouse=True)

@@ -187,15 +187,15 @@ def test_run__trains_with_the_weights_and_records_them(small_config: Config, tmp
     def first_loss(name: str, weights: str) -> float:
         config = dataclasses.replace(
             small_config,
+            mode='train',
+            use_data='fake',
             seed=1,
             train_steps=1,
-            train_steps_per_eval=1,
             class_weights=weights,
             skip_host_call=False,
             model_dir=str(tmp_path / name),
             save_summary_steps=1,
             weight_decay=0.0,
-            eval_total_size=8,
         )
         summary = execute(config)
         assert ('class weights' in summary) == bool(weights)

@@ -40,22 +40,23 @@ CASES: List[Tuple[List[str], int, str]] = [
     (['from-folder', '/no/such', 'out'], 2, 'error: /no/such: no such folder.'),
     (['fid', 'a'], 2, 'pt_inception-2015-12-05-6726825d.pth'),
 ]
-# Each command line in a process of its own, forked from one that has loaded nothing else.
+# The command lines of a command in a process of its own, forked from one that has loaded nothing else.
 ANSWERS = """
-import json, os, tempfile
+import contextlib, io, itertools, json, os
 from inception_v3_tpu.__main__ import main
-answers = []
-for arguments in json.loads(sys.argv[1]):
-    with tempfile.TemporaryFile('w+') as output:
-        child = os.fork()
-        if not child:
-            os.dup2(output.fileno(), 1)
-            os.dup2(output.fileno(), 2)
-            sys.exit(main(arguments))
-        code = os.waitpid(child, 0)[1] >> 8
-        output.seek(0)
-        answers.append((code, output.read()))
-print(json.dumps(answers))
+for _, lines in itertools.groupby(json.loads(sys.argv[1]), lambda arguments: arguments[0]):
+    child = os.fork()
+    if not child:
+        for arguments in lines:
+            with io.StringIO() as output, contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
+                try:
+                    code = main(arguments)
+                except SystemExit as stop:
+                    code = stop.code
+                answer = output.getvalue()
+            print(json.dumps([code, answer]), flush=True)
+        os._exit(0)
+    os.waitpid(child, 0)
 """
 
 
@@ -68,9 +69,10 @@ def run(code: str, *arguments: str) -> str:
 
 
 def test_commands__answer_at_once() -> None:
-    answers = json.loads(run(ANSWERS, json.dumps([arguments for arguments, _, _ in CASES])))
-    assert len(answers) == len(CASES)
-    for (arguments, code, text), (found, answer) in zip(CASES, answers):
+    cases = sorted(CASES, key=lambda case: case[0][0])
+    answers = run(ANSWERS, json.dumps([arguments for arguments, _, _ in cases])).splitlines()
+    assert len(answers) == len(cases)
+    for (arguments, code, text), (found, answer) in zip(cases, map(json.loads, answers)):
         assert found == code and text in answer, (arguments, answer)
         if arguments[1:] == ['--help']:
             wide = [line for line in answer.splitlines() if len(line) > 80 and ' ' in line.strip()]
