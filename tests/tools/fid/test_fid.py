@@ -157,11 +157,10 @@ def test_mistakes__are_one_message(made: str, tmp_path: Any) -> None:
     assert 'has neither features' in message(saved(tmp_path / 'n.npz', other=np.eye(2)))
     assert 'not finite' in message(saved(tmp_path / 'i.npz', features=np.full([3, 2], np.nan)))
     assert 'a row per image' in message(saved(tmp_path / 'r.npz', features=np.eye(3), logits=np.eye(2)))
-    shape: List[int]
-    other: List[int]
     for shape in ([3], [3, 2, 2]):
         assert 'a row per image' in message(saved(tmp_path / 'r.npz', features=np.ones(shape)))
-    for shape, other in (([3], [2, 2]), ([2, 2], [2, 2, 2, 2]), ([], [])):
+    of_moments: List[Tuple[List[int], List[int]]] = [([3], [2, 2]), ([2, 2], [2, 2, 2, 2]), ([], [])]
+    for shape, other in of_moments:
         moments = saved(tmp_path / 'm.npz', mu=np.ones(shape), sigma=np.ones(other))
         assert 'a vector and a square matrix of the same size; their shapes are' in message(moments)
     layer = saved(tmp_path / 'l.npz', features=np.eye(4), layer='Mixed_6e', digest='a')
