@@ -188,10 +188,24 @@ def test_stages__halve_the_map_but_for_the_first(architecture: Any, sizes: Any) 
     assert len(moves) > 4 and all(moves)
 
 
-def test_architectures__are_those_of_the_table() -> None:
-    table = [(each.units, each.depths) for each in (REVNET_38, REVNET_110, REVNET_104)]
-    assert table == [
-        ((3, 3, 3), (32, 64, 112)),
-        ((9, 9, 9), (32, 64, 128)),
-        ((2, 2, 11, 2), (128, 256, 512, 832)),
-    ]
+@pytest.mark.parametrize(
+    ('architecture', 'units', 'depths'),
+    [
+        (REVNET_38, (3, 3, 3), (32, 64, 112)),
+        (REVNET_110, (9, 9, 9), (32, 64, 128)),
+        (REVNET_104, (2, 2, 11, 2), (128, 256, 512, 832)),
+    ],
+)
+def test_stages__have_the_units_and_depths_of_the_table(architecture: Any, units: Any, depths: Any) -> None:
+    found = []
+
+    def chain(blocks: Any, x1: tf.Tensor, x2: tf.Tensor, rebuild: bool) -> Any:
+        found.append((len(blocks), int(x1.shape[3])))
+        return x1, x2
+
+    images, wide = tf.zeros([1, 16, 16, 3]), 4 if architecture.is_bottleneck else 1
+    # Doubled, so that each half has the depth of the table.
+    revnet(architecture, images, CLASSES, True, layers.conv2d, lambda net, *_, **__: net, 2.0, chain=chain)
+    # The first unit of a stage that changes the map or the channels is no reversible one.
+    changing = [architecture.is_bottleneck, *[True] * (len(units) - 1)]
+    assert found == [(count - first, wide * depth) for count, depth, first in zip(units, depths, changing)]

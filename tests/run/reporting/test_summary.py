@@ -60,7 +60,6 @@ MOMENTS = "batch normalization: local: over each core's own 128 images; the firs
 @pytest.mark.parametrize(
     ('changes', 'device'),
     [
-        ({}, 'the CPU of this machine'),
         ({'num_gpus': 2}, '2 virtual devices of the CPU of this machine'),
         (
             {'worker_hosts': 'a:1,b:1', 'task_index': 1},
