@@ -126,7 +126,7 @@ def read_starts(model_dir: str) -> List[Start]:
     """
     starts: List[Start] = []
     for start in read_lines(os.path.join(model_dir, STARTS_FILE), _start_of):
-        if starts and start.checkpoint and not start.step and not start.weights:
+        if starts and start.checkpoint and not start.step:
             start = start._replace(weights=starts[-1].weights)
         starts.append(start)
     return starts
@@ -142,7 +142,8 @@ def _start_of(values: Any) -> Start:
 
 def starts_before(checkpoint: str) -> List[Start]:
     """The starts of training that led to a checkpoint, oldest first; empty if none is recorded."""
-    recorded, led = read_starts(os.path.dirname(checkpoint)), []
+    led: List[Start] = []
+    recorded = read_starts(os.path.dirname(checkpoint))
     step = step_of(checkpoint) if recorded else 0
     for start in recorded:
         # A start from a step sees that step's checkpoint, and makes the later ones. Imported weights are of step 0.
