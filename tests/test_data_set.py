@@ -405,6 +405,9 @@ def test_evaluation__has_the_training_images_of_its_run(foreign: str, tmp_path: 
     for needs in ('--train_epochs=8', '--preset=own_images'):
         with pytest.raises(ConfigError, match=rf'^--mode=eval: {needs} needs the number .* Give --num_train_images'):
             fitted(*files, needs, '--mode=eval')
+    # A preset may have the number.
+    digits = fitted(*files, '--preset=digits', '--data_dir=', '--train_epochs=2', '--mode=eval')
+    assert digits.train_steps == -(-2 * 1438 // 32)
     # It needs no training files.
     (run / 'config.json').write_text(trained.to_json())
     evaluating = [*files, '--train_epochs=8', '--train_batch_size=2', '--mode=eval']

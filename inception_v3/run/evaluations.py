@@ -139,7 +139,7 @@ def changed_since_training(config: Config, data_set: Optional[DatasetInfo], chec
     if trained and trained.data_dir and config.data_dir and absolute(trained.data_dir) == absolute(config.data_dir):
         deciding -= {'data_dir'}
     if recorded:
-        has_samples = VALIDATION in (recorded[-1].samples or {}) and VALIDATION in config.splits
+        has_samples = VALIDATION in (recorded[-1].samples or {})
         has_fingerprints = recorded[-1].fingerprint and data_set and data_set.fingerprint
         deciding -= {'data_dir', 'eval_files'} if has_samples else {'data_dir'} if has_fingerprints else set()
     changes = [each for each in differences(trained, config) if each.split(':')[0] in deciding] if trained else []

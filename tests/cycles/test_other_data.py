@@ -17,6 +17,7 @@ from data.dataset_info import DatasetInfo
 from inception_v3.config import Config, ConfigError
 from inception_v3.data_set import samples_of
 from inception_v3.model_dir import newest_checkpoint
+from inception_v3.run import guard
 from inception_v3.run.export import origin
 from inception_v3.run.starts import changed_surroundings, read_starts
 from inception_v3.run.trained_data import changes_between, check_data_set, trained_data_of
@@ -277,7 +278,7 @@ def test_samples__notice_changes_at_the_ends_of_files(own: Config, tmp_path: Any
         assert any(change.startswith('train files: ') for change in changes) is expected
 
 
-def test_resumption__with_a_seed_on_another_tensorflow_is_said(own: Config) -> None:
+def test_resumption__with_a_seed_on_another_tensorflow_is_said(own: Config, caplog: Any) -> None:
     seeded = dataclasses.replace(own, seed=1)
     checkpoint = newest_checkpoint(str(own.model_dir))
     assert changed_surroundings(seeded, checkpoint) is None
@@ -286,3 +287,5 @@ def test_resumption__with_a_seed_on_another_tensorflow_is_said(own: Config) -> N
     warning = changed_surroundings(seeded, checkpoint)
     assert warning is not None and f'up to step 5: tensorflow: 1.14.0 -> {tf.__version__}.' in warning
     assert changed_surroundings(own, checkpoint) is None
+    guard._prepare_to_train(seeded, described(own))
+    assert f'warning: {warning}' in caplog.messages

@@ -1,8 +1,11 @@
 """Tests of runs that start with checkpoints in model_dir: resumed, finished, extended, incompatible and damaged."""
 
 import dataclasses
+import io
+import json
 import os
 import pathlib
+from types import SimpleNamespace
 from typing import Any, Dict
 
 import numpy as np
@@ -10,10 +13,13 @@ import pytest
 
 from compat import tf
 from compat.errors import CheckpointError
+from console.screen import Screen
 from inception_v3.config import Config
 from inception_v3.model_dir import read_config
+from inception_v3.run.evaluations import read_evaluations
 from inception_v3.run.hooks.watchers import DivergenceWatcher
 from inception_v3.run.starts import read_starts
+from inception_v3.train_and_evaluate import Run
 from tests.support.runs import all_steps, evaluated_steps, execute, forget
 
 
@@ -72,6 +78,15 @@ def test_cycles__refuse_a_checkpoint_of_another_network(copied: Config, tmp_path
     after = modification_times(copied, '*.*')
     assert {path: after[path] for path in before} == before
     assert os.listdir(str(tmp_path / 'export')) == []
+
+
+def test_cycles__a_later_worker_has_the_recorded_evaluation_of_the_first(copied: Config, monkeypatch: Any) -> None:
+    recorded = read_evaluations(str(copied.model_dir))[-1]
+    run = Run(dataclasses.replace(copied, data_dir='elsewhere'), Screen(io.StringIO()))
+    # As the first sends it.
+    monkeypatch.setattr(run._workers, 'share', lambda make: json.loads(json.dumps(recorded._asdict())))
+    evaluator: Any = SimpleNamespace(keep=lambda *unused: None)
+    assert run._end_cycle_of_earlier_command(evaluator) == recorded
 
 
 def test_cycles__broken_off_before_a_save_leave_the_settings_of_the_checkpoint(

@@ -495,13 +495,15 @@ def test_wait_for_first__raises_an_ending_or_a_loss_that_comes_later(three: Work
     three.all[0].leave(2, 'no space for the export')
     error = waiting.get(timeout=20)
     assert (error.exit_code, str(error)) == (2, f'worker 0 ({three.addresses[0]}) ended: no space for the export')
+    # It ends by this error alone.
+    assert three.endings(1).keys() == {2} and three.ended.empty()
     two = Workers(2).begun()
     two.all[1].leave()
     waiting = two.call(two.all[1].wait_for_first)
     wait_for(lambda: 1 in two.all[0]._told)
     two.cut(0)
     error = waiting.get(timeout=20)
-    assert error.exit_code == 1 and 'is lost: its process ended' in str(error)
+    assert error.exit_code == 1 and 'is lost: its process ended' in str(error) and two.ended.empty()
 
 
 @pytest.mark.parametrize(('left', 'waits'), [(0, 1), (1, 0)])

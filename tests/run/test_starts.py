@@ -150,6 +150,7 @@ def test_starts_before__are_those_that_led_to_a_checkpoint(tmp_path: Any) -> Non
     assert led_to(100, (0, 'A', None), (100, 'b', None)) == [('A', None)]
     # A new run in the same folder, and one that resumes the weights that it has begun from.
     assert led_to(200, (0, 'A', origin), (100, 'b', None), (0, 'C', None)) == [('C', None)]
+    assert led_to(200, (0, 'A', origin), (0, 'B', None)) == [('B', None)]
     resumed = [(0, 'A', origin), (0, 'b', None), (0, 'c', None), (150, 'd', None)]
     assert led_to(200, *resumed) == [('c', origin), ('d', None)]
     assert led_to(0, *resumed) == [('A', origin)]

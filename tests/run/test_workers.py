@@ -88,12 +88,15 @@ def test_joined__workers_share_steps_signals_and_values(small_config: Config, tm
             session.run(step.initializer)
             hook.after_create_session(session, None)
             assert session.run(step) == (3 if number else 0)
+            assert workers.newest_checkpoint() == os.path.join(workers._model_dir, 'model.ckpt-3')
         return shared, signals, workers.summary()
 
     signals = [None, signal.SIGTERM, signal.SIGINT, signal.SIGTERM]
     # A file of weights may be elsewhere on each machine.
     weighted = dataclasses.replace(small_config, class_weights='a/w.csv=1,2')
-    found = of_two(weighted, tmp_path, call, DIGITS, class_weights='b/w.csv=1,2')
+    (tmp_path / 'mounted').symlink_to(tmp_path)
+    elsewhere = {'class_weights': 'b/w.csv=1,2', 'model_dir': str(tmp_path / 'mounted')}
+    found = of_two(weighted, tmp_path, call, DIGITS, **elsewhere)
     assert [each[:2] for each in found] == [([['of', 0], 3], signals)] * 2
     first, second = found[1][2].partition(' is done; ')[::2]
     assert first.startswith('worker 1 (127.0.0.1:') and second.startswith('worker 0 (127.0.0.1:')
@@ -102,7 +105,9 @@ def test_joined__workers_share_steps_signals_and_values(small_config: Config, tm
     assert not any('.workers-' in name for name in os.listdir(str(tmp_path)))
 
 
-def test_visible_checkpoint__waits_for_the_files_that_the_first_has_saved(small_config: Config, tmp_path: Any) -> None:
+def test_visible_checkpoint__waits_for_the_files_that_the_first_has_saved(
+    small_config: Config, tmp_path: Any, monkeypatch: Any
+) -> None:
     save_step(str(tmp_path), 3, value=1.0)
     own = dataclasses.replace(small_config, model_dir=str(tmp_path), worker_hosts='a:1,b:1', worker_timeout=20)
     workers = Workers(dataclasses.replace(own, worker_hosts=''), Termination(lambda error: None))
@@ -115,6 +120,11 @@ def test_visible_checkpoint__waits_for_the_files_that_the_first_has_saved(small_
         timer = threading.Timer(0.3, os.rename, [str(tmp_path / 'late'), late])
         timer.start()
         assert workers._visible_checkpoint('model.ckpt-3', digest) == path and os.path.exists(late)
+    with monkeypatch.context() as patched:
+        patched.setattr(workers_module, 'digest_of_index', lambda checkpoint: checkpoint)
+        patched.setattr(workers_module, 'data_files', lambda checkpoint: ['data'])
+        stored = 'gs://bucket/model.ckpt-3'
+        assert workers._visible_checkpoint(stored, stored) == stored
     # Another checkpoint of the same step.
     save_step(str(tmp_path), 3, value=2.0)
     workers._config, workers._addresses = dataclasses.replace(own, worker_timeout=2), ('a:1', 'b:1')

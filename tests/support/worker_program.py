@@ -8,7 +8,9 @@ import sys
 from typing import Any, Dict, List, Optional, Sequence
 from unittest import mock
 
-from compat import tf
+from compat import tf  # isort: skip  Before TensorFlow is loaded.
+from tensorflow.python.training import checkpoint_management
+
 from inception_v3 import main, replicas
 from inception_v3.networks import layers
 from inception_v3.networks.registry import NETWORKS
@@ -61,10 +63,13 @@ def print_digest(session: tf.Session) -> None:
     print(f'weights {hashlib.sha256(content).hexdigest()}', flush=True)
 
 
-def run(log: str, arguments: Sequence[str], environment: Dict[str, str], step: int, signal: int) -> None:
+def run(
+    log: str, arguments: Sequence[str], environment: Dict[str, str], step: int, signal: int, sees_list: bool
+) -> None:
     """Runs the program, and prints a digest of its weights before the first step of a cycle and after each step.
 
-    Sends this process the signal after the step, counted from 1, if it is not 0.
+    Sends this process the signal after the step, counted from 1, if it is not 0. Sessions find no list of checkpoints
+    unless `sees_list`, as where a network file system shows new files late.
     """
     with open(log, 'a') as file:
         for stream in (1, 2):
@@ -85,7 +90,9 @@ def run(log: str, arguments: Sequence[str], environment: Dict[str, str], step: i
 
     small = ONE_LAYER._replace(build=network)
     hooks = mock.patch.multiple(StepHook, after_create_session=shown, after_run=signalled)
-    with mock.patch.dict(NETWORKS, inception_v3=small), hooks:
+    lists = checkpoint_management.get_checkpoint_state if sees_list else lambda *unused: None
+    seen = mock.patch.object(checkpoint_management, 'get_checkpoint_state', lists)
+    with mock.patch.dict(NETWORKS, inception_v3=small), hooks, seen:
         sys.exit(main.main(['main', *arguments]))
 
 
@@ -117,7 +124,13 @@ class Program:
         self._processes: List[Any] = []
 
     def start(
-        self, number: int = 0, step: int = 0, signal: int = 0, tf_config: Optional[str] = None, **flags: Any
+        self,
+        number: int = 0,
+        step: int = 0,
+        signal: int = 0,
+        tf_config: Optional[str] = None,
+        sees_list: bool = True,
+        **flags: Any,
     ) -> Any:
         """Starts a worker of this number, or the only process; TF_CONFIG may take the place of flags."""
         values, environment = {**self._flags, **flags}, {}
@@ -127,7 +140,7 @@ class Program:
         elif self.addresses:
             values['task_index'] = number
         arguments = [f'--{name}={value}' for name, value in values.items()]
-        process = FORKING.Process(target=run, args=(self._log(number), arguments, environment, step, signal))
+        process = FORKING.Process(target=run, args=(self._log(number), arguments, environment, step, signal, sees_list))
         process.start()
         self._processes.append(process)
         return process
