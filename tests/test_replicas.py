@@ -245,7 +245,7 @@ def test_estimator__errors_of_a_replicas_model_function_keep_their_type(tmp_path
     def model_fn(features: Any, labels: Any, mode: Any, params: Any) -> Any:
         raise ConfigError('--freeze: no such layer')
 
-    strategy = distribution.strategy_of(Config(use_tpu=False, accelerator='cpu', num_gpus=2))
+    strategy: Any = distribution.strategy_of(Config(use_tpu=False, accelerator='cpu', num_gpus=2))
     run_config = tf.estimator.tpu.RunConfig(model_dir=str(tmp_path))
     estimator = ReplicatedEstimator(strategy, model_fn=model_fn, config=run_config, use_tpu=False)
     # On TensorFlow 2, AutoGraph made another error of it.
