@@ -9,8 +9,9 @@ import pytest
 from compat import tf
 from inception_v3 import distribution, loss_scale, moving_average, replicas
 from inception_v3.batch_norm import BatchNorm
-from inception_v3.config import Config
+from inception_v3.config import Config, ConfigError
 from inception_v3.input_pipeline import InputPipeline
+from inception_v3.local_estimator import ReplicatedEstimator
 from inception_v3.metrics import evaluation_metrics
 from inception_v3.model_fn import inception_model_fn
 from inception_v3.networks import reversible
@@ -238,6 +239,20 @@ def test_strategy_on_the_cpu__adds_in_order_with_and_without_a_seed(seed: Any) -
     with tf.Session(config=tf.ConfigProto(device_count={'CPU': 3})) as session:
         assert session.run(total) == 0
     assert not {operation.type for operation in tf.get_default_graph().get_operations()} & {'AddN', 'AccumulateNV2'}
+
+
+def test_estimator__errors_of_a_replicas_model_function_keep_their_type(tmp_path: Any) -> None:
+    def model_fn(features: Any, labels: Any, mode: Any, params: Any) -> Any:
+        raise ConfigError('--freeze: no such layer')
+
+    strategy: Any = distribution.strategy_of(Config(use_tpu=False, accelerator='cpu', num_gpus=2))
+    run_config = tf.estimator.tpu.RunConfig(model_dir=str(tmp_path))
+    estimator = ReplicatedEstimator(strategy, model_fn=model_fn, config=run_config, use_tpu=False)
+    # On TensorFlow 2, AutoGraph made another error of it.
+    with pytest.raises(ConfigError, match='--freeze: no such layer'):
+        strategy.configure(estimator._session_config)
+        with strategy.scope():
+            strategy.extended.call_for_each_replica(estimator._call_model_fn, [None, None, 'train', estimator.config])
 
 
 def test_evaluation_input__ends_with_a_batch_for_each_replica() -> None:
