@@ -38,7 +38,7 @@ CASES: List[Tuple[List[str], int, str]] = [
     (['weights', 'import', 'a', 'b', '--class_0=no'], 2, "'keep', 'add', 'drop'"),
     (['features', 'a', '--model=b', '--batch_size=0'], 2, '--batch_size: 0: must be a whole number'),
     (['from-folder', '/no/such', 'out'], 2, 'error: /no/such: no such folder.'),
-    (['fid', 'a'], 2, 'pt_inception-2015-12-05-6726825d.pth'),
+    (['fid', 'tests'], 2, 'pt_inception-2015-12-05-6726825d.pth'),
 ]
 # The command lines of a command in a process of its own, forked from one that has loaded nothing else.
 ANSWERS = """

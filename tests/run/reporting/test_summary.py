@@ -227,8 +227,10 @@ def test_warnings__suggest_a_decay_that_forgets(steps: int) -> None:
 
 def test_notes_of__warn_of_virtual_gpus_and_of_seeds_on_real_ones(monkeypatch: Any) -> None:
     virtual = Config(use_tpu=False, accelerator='cpu', num_gpus=2, mode='eval')
-    (note,) = notes_of(virtual)
-    assert note.startswith('THE GPUS ARE VIRTUAL: 2 replicas on devices of this CPU.\n')
+    # The notice has several lines, and each is logged as one.
+    first, *others = notes_of(virtual)
+    assert first == 'THE GPUS ARE VIRTUAL: 2 replicas on devices of this CPU.'
+    assert others and not any('\n' in line for line in others)
     assert [*notes_of(dataclasses.replace(virtual, num_gpus=1))] == []
     monkeypatch.setattr(accelerator, 'visible_gpus', lambda: 2)
     on_gpus = Config(use_tpu=False, num_gpus=2, mode='train')
