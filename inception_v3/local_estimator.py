@@ -46,8 +46,8 @@ class ReplicatedEstimator(tf.estimator.tpu.TPUEstimator):
 
     # TensorFlow 2 would convert it by AutoGraph for replicas, which costs time and hides the type of its errors.
     @tf.autograph.experimental.do_not_convert
-    def _call_model_fn(self, *arguments: Any) -> Any:
-        return super()._call_model_fn(*arguments)
+    def _call_model_fn(self, *args: Any, **kwargs: Any) -> Any:
+        return super()._call_model_fn(*args, **kwargs)
 
     def _train_model_distributed(self, input_fn: Callable[..., Any], hooks: List[Any], saving_listeners: Any) -> Any:
         strategy = self._train_distribution
