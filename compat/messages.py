@@ -5,6 +5,8 @@ from typing import Any, Iterable, Sequence, Tuple
 
 # The maximum length of a value in a message.
 _CHARACTERS = 80
+# Bytes of the longest path on Linux.
+_LONGEST_PATH = 4096
 # The texts of a list that a message has.
 FEW = 3
 
@@ -27,13 +29,18 @@ def shown(value: Any, at_most: int = _CHARACTERS) -> str:
     return printable(text)
 
 
+def full(path: Any) -> str:
+    """A path on one line, in printable characters: whole, up to the longest of Linux."""
+    return shown(path, _LONGEST_PATH)
+
+
 def meant(word: str, choices: Iterable[str], before: str = '') -> str:
     """The question whether one of some choices was meant instead of a word; empty if none is like it.
 
     The answer has `before` in front, such as the folder of a file name.
     """
     similar = difflib.get_close_matches(word, [*choices], n=1)
-    return f' Did you mean {shown(before + similar[0])}?' if similar else ''
+    return f' Did you mean {full(before + similar[0])}?' if similar else ''
 
 
 def listed(texts: Sequence[str], at_most: int = 3, separator: str = '; ') -> str:

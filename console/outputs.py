@@ -9,11 +9,9 @@ from typing import Iterable, Iterator, Union
 
 from compat import tf
 from compat.errors import CommandError
-from compat.messages import shown
+from compat.messages import full
 from console import inputs
 
-# Bytes of the longest path on Linux.
-_LONGEST_PATH = 4096
 # The end of the name of an output that is being written.
 _UNFINISHED = '.unfinished'
 # TensorFlow 1.15 collects what it writes to s3:// in a file in /tmp, which it names after the time in milliseconds. Two
@@ -38,11 +36,11 @@ def replaceable(path: str) -> str:
         # Writing names what is missing.
         return real
     except (OSError, ValueError) as error:
-        raise CommandError(f'{shown(path, _LONGEST_PATH)}: cannot be written: {getattr(error, "strerror", error)}.')
+        raise CommandError(f'{full(path)}: cannot be written: {getattr(error, "strerror", error)}.')
     if not stat.S_ISREG(mode):
         kind = inputs.kind_of(mode)
         raise CommandError(
-            f'{shown(path, _LONGEST_PATH)}: cannot be written: it is {kind}; only files are replaced. Move it away, or '
+            f'{full(path)}: cannot be written: it is {kind}; only files are replaced. Move it away, or '
             'name another file.'
         )
     return real
@@ -57,7 +55,7 @@ def check_is_no_input(path: str, inputs: Iterable[str]) -> None:
     for ending in ('', _UNFINISHED):
         if os.path.realpath(path) + ending in read:
             raise CommandError(
-                f'{shown(path + ending, _LONGEST_PATH)}: is one of the files to read, and would be replaced. Name '
+                f'{full(path + ending)}: is one of the files to read, and would be replaced. Name '
                 'another file to write.'
             )
 
@@ -78,7 +76,7 @@ def unfinished_file(path: str, work_dir: str = '') -> Iterator[str]:
     unique = f'{os.path.basename(real)}.{uuid.uuid4().hex}{_UNFINISHED}'
     unfinished = os.path.join(work_dir, unique) if work_dir else f'{real}{_UNFINISHED}'
     if replaceable(unfinished) != unfinished and os.path.islink(unfinished):
-        raise CommandError(f'{shown(unfinished, _LONGEST_PATH)}: is a link, and must be a new file. Remove it.')
+        raise CommandError(f'{full(unfinished)}: is a link, and must be a new file. Remove it.')
     try:
         yield unfinished
         move(unfinished, real)
@@ -87,7 +85,7 @@ def unfinished_file(path: str, work_dir: str = '') -> Iterator[str]:
             tf.io.gfile.remove(unfinished)
         # A write to an open file fails without its name.
         if isinstance(error, OSError) and error.filename is None and error.errno in _OF_WRITES:
-            raise CommandError(f'{shown(path, _LONGEST_PATH)}: cannot be written: {error.strerror}.')
+            raise CommandError(f'{full(path)}: cannot be written: {error.strerror}.')
         raise
 
 

@@ -6,7 +6,7 @@ import sys
 from typing import Any, Iterable, List, Optional, Sequence, Tuple
 
 from compat.errors import CommandError
-from compat.messages import meant, shown
+from compat.messages import full, meant
 
 # A flag with its value, or a value alone; the value begins with a tilde.
 _WORD = re.compile(r'(-{1,2}\w[\w-]*=)?(~.*)', re.DOTALL)
@@ -35,7 +35,7 @@ def check_folder(path: str, flag: str = '') -> None:
     Commands call this before they load TensorFlow, which takes seconds.
     """
     if path and '://' not in path and not os.path.exists(path):
-        raise CommandError(f'{f"--{flag}=" * bool(flag)}{shown(path, 4096)}: no such folder.{meant_path(path)}')
+        raise CommandError(f'{f"--{flag}=" * bool(flag)}{full(path)}: no such folder.{meant_path(path)}')
 
 
 def meant_path(path: str) -> str:
@@ -59,7 +59,7 @@ def check_stores(values: Iterable[Any]) -> None:
         return
     version, schemes = _tensorflow()
     for found in named:
-        scheme, place = found.group(1), shown(found.group(), 4096)
+        scheme, place = found.group(1), full(found.group())
         if scheme not in schemes:
             copy = 'aws s3 sync' if scheme == 's3' else 'hadoop fs -copyToLocal'
             mount = ', mount the bucket as a folder (mount-s3 for reading, rclone mount)' if scheme == 's3' else ''

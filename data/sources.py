@@ -14,7 +14,7 @@ import re
 from typing import Dict, List, NamedTuple, Optional, Sequence
 
 from compat import tf
-from compat.messages import shown
+from compat.messages import full, shown
 from data import file_patterns, record_counts, remote
 from data.braces import FILE_FLAGS, expand
 from data.formats import FORMATS, Format
@@ -162,7 +162,7 @@ def _without_copies(paths: List[str]) -> List[str]:
     """The same paths; raises DataError if they name a file and its compressed copy, whose records would come twice."""
     twice = sorted({*paths} & {path[: -len('.gz')] for path in paths if path.endswith('.gz')})
     if twice:
-        raise DataError(f'{shown(twice[0])}: its compressed copy {shown(twice[0])}.gz would be read, too. Keep one.')
+        raise DataError(f'{full(twice[0])}: its compressed copy {full(twice[0])}.gz would be read, too. Keep one.')
     return paths
 
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from compat import tf
 from compat.errors import CommandError
-from compat.messages import printable, shown
+from compat.messages import full, printable, shown
 from console import inputs, outputs
 from console.screen import Screen, failure
 from preprocessing.color import FULL_ORDERINGS
@@ -64,8 +64,8 @@ class Preprocessor:
                     self._panel(f'{name}, training', kind, draw(kind)),
                 ]
             quick = inception(use_fast_color_distort=False)
-            full = inception(use_fast_color_distort=False, fast_mode=False)
-            drawn, color = draw(inception()), draw(full).color
+            slow = inception(use_fast_color_distort=False, fast_mode=False)
+            drawn, color = draw(inception()), draw(slow).color
             unchanged = drawn._replace(color=tf.zeros([3]))
             self._draw = self._panel('draw', inception(), drawn)
             self._colors = [
@@ -75,7 +75,7 @@ class Preprocessor:
             for number, operations in enumerate(FULL_ORDERINGS):
                 title = ', '.join(_OPERATIONS[letter] for letter in operations)
                 ordered = drawn._replace(color=color, color_ordering=tf.constant(number))
-                self._colors.append(self._panel(title, full, ordered))
+                self._colors.append(self._panel(title, slow, ordered))
         self._session = tf.Session(graph=graph)
 
     def _panel(self, title: str, kind: Preprocessing, distortion: Any = None) -> Panel:
@@ -150,23 +150,23 @@ def show(paths: Sequence[str], out: str, size: int, seed: int, screen: Screen) -
         os.makedirs(out, exist_ok=True)
         preprocessor = Preprocessor(size, seed)
         for path in dict.fromkeys(paths):
-            screen.update(f'drawing {shown(path)}')
+            screen.update(f'drawing {full(path)}')
             name = printable(os.path.splitext(os.path.basename(path))[0])
             if names.setdefault(name, path) != path:
-                problems.append(f'{shown(path)}: has the name of {shown(names[name])}. Draw it into another folder.')
+                problems.append(f'{full(path)}: has the name of {shown(names[name])}. Draw it into another folder.')
                 continue
             try:
                 found = preprocessor.show(inputs.read(path))
             except OSError as error:
-                problems.append(f'{shown(path)}: cannot be read: {error.strerror}.')
+                problems.append(f'{full(path)}: cannot be read: {error.strerror}.')
                 continue
             except tf.errors.InvalidArgumentError as error:
                 reason = shown(failure(error))
-                problems.append(f'{shown(path)}: is not a JPEG, PNG or GIF image, or is damaged ({reason}).')
+                problems.append(f'{full(path)}: is not a JPEG, PNG or GIF image, or is damaged ({reason}).')
                 continue
             picture, sheet = (os.path.join(out, f'{name}_{part}.png') for part in ('preprocessed', 'draws'))
             if {os.path.realpath(each) for each in paths} & {os.path.realpath(picture), os.path.realpath(sheet)}:
-                problems.append(f'{shown(path)}: its pictures would replace a given photograph. Name another --out.')
+                problems.append(f'{full(path)}: its pictures would replace a given photograph. Name another --out.')
                 continue
             title = shown(os.path.basename(path))
             draw(found, title, picture)

@@ -3,7 +3,7 @@
 import os
 from typing import Dict, Iterator, List, NamedTuple, Sequence, Tuple
 
-from compat.messages import FEW, first_few, shown
+from compat.messages import FEW, first_few, full, shown
 from console import inputs
 from data import remote
 from preprocessing.decoding import MAX_PIXELS
@@ -21,7 +21,6 @@ _SYSTEM_NAMES = {
 }
 # Larger than any file of an image with at most MAX_PIXELS pixels.
 _MAX_BYTES = 1 << 30
-_LONGEST_PATH = 4096
 # With ImageMagick's command.
 _NO_IMAGE = (
     'is not a JPEG, PNG, GIF, WebP, BMP or TIFF image, or its beginning is damaged; other formats must be converted: '
@@ -131,12 +130,7 @@ def size_problem(width: int, height: int) -> str:
     return f'has {width:,} x {height:,} pixels; at most {MAX_PIXELS:,} are allowed'
 
 
-def show(path: str) -> str:
-    """Returns a path in printable characters, for messages."""
-    return shown(path, _LONGEST_PATH)
-
-
 def listed(names: Sequence[str], all_in: str = '') -> str:
     """The first few of some names, the number of the others, and the path of the file that lists all of them."""
-    text = first_few([*map(show, names)])
-    return f'{text} (all in {show(all_in)})' if all_in and len(names) > FEW else text
+    text = first_few([*map(full, names)])
+    return f'{text} (all in {full(all_in)})' if all_in and len(names) > FEW else text

@@ -11,7 +11,7 @@ import numpy as np
 
 from compat import tf
 from compat.errors import CheckpointError, CommandError
-from compat.messages import shown
+from compat.messages import full, shown
 from compat.names import checkpoint_errors
 from console import inputs
 from data import remote
@@ -107,7 +107,7 @@ def read(path: str, named: str = '') -> Source:
     if OBJECT_GRAPH in values and not named:
         raise WeightsError(
             f'{flag}: is of Keras or another program of TensorFlow 2, whose variables have other names. Make a '
-            f'model_dir of it: inception-v3 weights import {shown(path)} MODEL_DIR.'
+            f'model_dir of it: inception-v3 weights import {full(path)} MODEL_DIR.'
         )
     config = model_dir.recorded_config(os.path.dirname(path)) if kind == 'checkpoint' else None
     return Source(path, kind, values, model_dir.digest_of_values(values), config)

@@ -7,6 +7,7 @@ import numpy as np
 
 from compat import tf
 from compat.errors import CommandError
+from compat.messages import full
 from console.screen import Progress, Screen
 from inception_v3.batch_norm import BatchNorm
 from inception_v3.input.infeed import Infeed
@@ -21,7 +22,7 @@ from tools import image_batches
 from tools.datasets.intake import Intake
 from tools.features import POOL, graph_2015
 from tools.image_batches import bytes_per_image, check_batch, report
-from tools.image_files import ImageFiles, UnreadableError, listed, show
+from tools.image_files import ImageFiles, UnreadableError, listed
 
 FEATURES, LOGITS = 'features', 'logits'
 # The graph of 2015 computes (x - 128) / 128.
@@ -198,7 +199,7 @@ def find(names: Sequence[str]) -> ImageFiles:
     """Finds the image files that arguments name, and reports files that are no images. At least one must be usable."""
     found = image_batches.find(names)
     if len(found.problems) == len(found.paths):
-        raise CommandError('\n'.join(f'{show(path)}: {reason}' for path, reason in found.problems.items()))
+        raise CommandError('\n'.join(f'{full(path)}: {reason}' for path, reason in found.problems.items()))
     return found
 
 
@@ -221,7 +222,7 @@ def extract(extractor: Extractor, found: ImageFiles, batch_size: int, screen: Sc
         for path, image in batch:
             if isinstance(image, UnreadableError):
                 screen.clear()
-                report(f'{show(path)}: {image}')
+                report(f'{full(path)}: {image}')
             else:
                 images[path] = image
         if images:

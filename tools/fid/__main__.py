@@ -18,7 +18,7 @@ from typing import Any, Dict, Optional, Sequence
 
 from compat import native_messages
 from compat.errors import DONE, FIX, CommandError
-from compat.messages import shown
+from compat.messages import full, shown
 from console import program
 from console.command_line import new_parser, number_of
 from console.paths import meant_path
@@ -60,7 +60,7 @@ def _parse(argv: Optional[Sequence[str]]) -> argparse.Namespace:
     names = [name for name in (arguments.images, arguments.others) if name]
     absent = [name for name in names if '://' not in name and not os.path.exists(name)]
     if absent:
-        parser.error(f'{shown(absent[0], 4096)}: no such file or folder.{meant_path(absent[0])}')
+        parser.error(f'{full(absent[0])}: no such file or folder.{meant_path(absent[0])}')
     if not arguments.weights and not all(name.endswith(('.npz', '.pkl', '.pickle')) for name in names):
         parser.error(f'--weights is needed for images. It is a file of the weights: {FILES_OF_2015}.')
     arguments.chosen, arguments.names = chosen, names

@@ -8,7 +8,7 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence
 import numpy as np
 
 from compat.errors import CommandError
-from compat.messages import counted, shown
+from compat.messages import counted, full, shown
 from console.screen import Screen
 from data import remote
 from inception_v3.weights import sources
@@ -115,7 +115,7 @@ def _no_pickle(path: str) -> str:
         "numpy.savez('FILE.npz', mu=m['mu'], sigma=m['sigma'])\""
     )
     return (
-        f'{shown(path)}: is a pickle, which can run any code when it is loaded, and is not read. If you trust its '
+        f'{full(path)}: is a pickle, which can run any code when it is loaded, and is not read. If you trust its '
         f'origin, make an .npz file of its moments with the program that wrote it, or with {command}'
     )
 

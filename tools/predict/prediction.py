@@ -13,14 +13,14 @@ from typing import Any, Callable, Iterator, List, NamedTuple, Optional, Sequence
 import numpy as np
 
 from compat.errors import DONE, FIX
-from compat.messages import shown
+from compat.messages import full, shown
 from console import html, outputs, processes
 from console.screen import EIGHTHS, Progress, Screen, bar
 from inception_v3.config import ConfigError
 from tools import drawing, image_batches
 from tools.datasets.intake import Intake
 from tools.image_batches import check_batch, report
-from tools.image_files import ImageFiles, UnreadableError, show
+from tools.image_files import ImageFiles, UnreadableError
 from tools.predict import classifier
 from tools.predict.classifier import Classifier
 
@@ -111,7 +111,7 @@ def lines_of(prediction: Prediction) -> List[str]:
         f'  {c.probability:7.2%}  {bar(c.probability, bar_width, steps):<{bar_width}}  {c.shown}'
         for c in prediction.likeliest
     ]
-    return [show(prediction.path), *(line[:width] for line in lines)]
+    return [full(prediction.path), *(line[:width] for line in lines)]
 
 
 class ContactSheet:
@@ -137,14 +137,14 @@ class ContactSheet:
     def add(self, prediction: Prediction) -> None:
         """Adds an image."""
         if prediction.problem:
-            self._problems.append(f'{show(prediction.path)}: {prediction.problem}')
+            self._problems.append(f'{full(prediction.path)}: {prediction.problem}')
             return
         self._images += 1
         thumbnail = prediction.thumbnail and html.data_uri(prediction.thumbnail, 'image/jpeg')
         folder = shown(os.path.basename(os.path.dirname(os.path.abspath(prediction.path))))
         likeliest = [(each.shown, each.probability) for each in prediction.likeliest]
         label = folder if folder in self._class_names else ''
-        self._file.write(_PAGE.card(show(prediction.path), thumbnail, likeliest, label))
+        self._file.write(_PAGE.card(full(prediction.path), thumbnail, likeliest, label))
 
     def __enter__(self) -> 'ContactSheet':
         return self
@@ -188,7 +188,7 @@ def perform(arguments: argparse.Namespace, screen: Screen) -> int:
                 print(*lines_of(prediction), sep='\n')
             if prediction.problem:
                 problems += 1
-                report(f'{show(prediction.path)}: {prediction.problem}')
+                report(f'{full(prediction.path)}: {prediction.problem}')
             if sheet:
                 sheet.add(prediction)
             progress.add()

@@ -16,6 +16,7 @@ from typing import Any, Callable, List, Optional, Sequence, Tuple
 
 from compat import native_messages
 from compat.errors import DONE, CommandError
+from compat.messages import full
 from console import program
 from console.command_line import new_parser
 from console.screen import Screen
@@ -156,7 +157,7 @@ def _compare(arguments: argparse.Namespace) -> List[str]:
         raise unused[0]
     found = image_files.find(arguments.images)
     for path, problem in found.problems.items():
-        raise CommandError(f'{image_files.show(path)}: {problem}')
+        raise CommandError(f'{full(path)}: {problem}')
     return comparison.compare(models, found.paths)
 
 

@@ -5,7 +5,7 @@ from typing import Any, Dict, Iterator, List, Sequence
 import numpy as np
 
 from compat import tf
-from compat.messages import shown
+from compat.messages import full, shown
 from inception_v3.batch_norm import BatchNorm
 from inception_v3.config import Config
 from inception_v3.input.infeed import Infeed
@@ -124,7 +124,7 @@ def _classes(paths: Sequence[str], logits: Sequence[np.ndarray]) -> List[str]:
     best = [each.argmax(axis=1) for each in probabilities]
     for number, path in enumerate(paths):
         texts = [f'{own[number]:>8} {each[number].max():7.2%}' for own, each in zip(best, probabilities)]
-        lines.append(f'{texts[0]:>16}  {texts[1]:>16}  {shown(image_files.show(path))}')
+        lines.append(f'{texts[0]:>16}  {texts[1]:>16}  {shown(full(path))}')
     return [*lines, f'the same top-1 for {(best[0] == best[1]).sum():,} of {len(paths):,} images']
 
 
@@ -139,7 +139,7 @@ def _prepared(paths: Sequence[str], config: Config) -> Iterator[np.ndarray]:
             try:
                 return run_decoding(session, image, encoded, image_files.read(path))
             except UnreadableError as error:
-                raise WeightsError(f'{image_files.show(path)}: {error}')
+                raise WeightsError(f'{full(path)}: {error}')
 
         for begin in range(0, len(paths), _BATCH):
             yield np.stack([prepare(path) for path in paths[begin : begin + _BATCH]])

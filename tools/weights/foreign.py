@@ -7,7 +7,7 @@ from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Seq
 import numpy as np
 
 from compat import tf
-from compat.messages import listed, shown
+from compat.messages import full, listed, shown
 from console import inputs
 from data import remote
 from inception_v3.config import Config
@@ -155,7 +155,7 @@ def _read(place: Place, options: Options) -> Weights:
         return _of_torch(found, place, options)
     if isinstance(found, KerasFile):
         return _of_keras(found, path, options)
-    source = found or sources.read(place.path, shown(path))
+    source = found or sources.read(place.path, full(path))
     if OBJECT_GRAPH in source.values:
         with sources.damage_explained(path, 'checkpoint of TensorFlow 2'):
             source = source._replace(values=keras_files.by_full_name(source.values))

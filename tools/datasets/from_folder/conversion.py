@@ -8,7 +8,7 @@ import os
 from typing import Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from compat import tf
-from compat.messages import counted
+from compat.messages import counted, full
 from console import outputs
 from console.screen import failure
 from data import tf_example
@@ -24,7 +24,7 @@ from tools.datasets.from_folder.image_sets import ImageFile, ImageSet
 from tools.datasets.from_folder.tables import LabelFile
 from tools.datasets.intake import Intake
 from tools.datasets.writing import digest, split_by_content
-from tools.image_files import UnreadableError, listed, show
+from tools.image_files import UnreadableError, listed
 
 # Classes that are listed without --dry_run.
 _CLASSES_AT_MOST = 20
@@ -134,7 +134,7 @@ def _understood(found: ImageSet, dry_run: bool, refused_path: str) -> Iterator[s
         yield f'{name}: {counted(len(images), "image")} of {counted(len(paths), "class", "classes")}'
         for class_name in sorted(paths)[: None if dry_run else _CLASSES_AT_MOST]:
             of_class = paths[class_name]
-            yield f'  {show(class_name)}: {counted(len(of_class), "image")}, as {show(of_class[0])}'
+            yield f'  {full(class_name)}: {counted(len(of_class), "image")}, as {full(of_class[0])}'
         if len(paths) > _CLASSES_AT_MOST and not dry_run:
             yield f'  and {len(paths) - _CLASSES_AT_MOST:,} more, which --dry_run lists'
     for reason in sorted({reason for _, reason in found.left_out}):
@@ -159,7 +159,7 @@ def _write_refused(path: str, refused: Sequence[Tuple[str, str]]) -> None:
     if refused:
         try:
             os.makedirs(os.path.dirname(path), exist_ok=True)
-            write_whole(path, 'path\treason\n' + ''.join(f'{show(each)}\t{reason}\n' for each, reason in refused))
+            write_whole(path, 'path\treason\n' + ''.join(f'{full(each)}\t{reason}\n' for each, reason in refused))
         except (OSError, tf.errors.OpError) as error:
             raise DataError(f'{path}: cannot be written: {failure(error)}.')
 
@@ -174,7 +174,7 @@ def _labels(folder: str, splits: List[List[ImageFile]]) -> Dict[str, int]:
         )
     if len(classes) == 1:
         raise DataError(
-            f'{show(folder)}: all training images are of one class, {show(classes[0])}. There must be two or more.'
+            f'{full(folder)}: all training images are of one class, {full(classes[0])}. There must be two or more.'
         )
     return {name: label for label, name in enumerate(classes, 1)}
 
@@ -191,13 +191,13 @@ def _check_losses(folder: str, images: Sequence[ImageFile], accepted: Mapping[st
         if image.path not in accepted:
             lost[image.class_name].append(image.path)
     problems = [
-        f'{show(name)} ({len(paths):,} of {counts[name]:,}, as {show(paths[0])})'
+        f'{full(name)} ({len(paths):,} of {counts[name]:,}, as {full(paths[0])})'
         for name, paths in sorted(lost.items())
         if 2 * len(paths) > counts[name]
     ]
     if problems:
         what = 'classes of which most images are missing or cannot be used'
-        raise DataError(f'{show(folder)}: {what}: {listed(problems)}. Convert or repair these files, or remove them.')
+        raise DataError(f'{full(folder)}: {what}: {listed(problems)}. Convert or repair these files, or remove them.')
 
 
 class _Accepted(NamedTuple):
@@ -231,7 +231,7 @@ def _accepted(
     conversion.say_notes(notes, say)
     if unreadable:
         _write_refused(refused_path, [*found.left_out, *unreadable])
-        reasons = listed([f'{show(path)} {reason}' for path, reason in unreadable], refused_path)
+        reasons = listed([f'{full(path)} {reason}' for path, reason in unreadable], refused_path)
         text = f'{counted(len(unreadable), "image")} cannot be used: {reasons}'
         if not skip_unreadable:
             raise DataError(f'{text}. Repair or remove them, or leave them out with --skip_unreadable.')
@@ -247,8 +247,8 @@ def _example(file: ImageFile, label: int, accepted: _Accepted, intake: Intake) -
         if accepted.is_changed:
             encoded = intake.accept(encoded).encoded
     except UnreadableError as error:
-        raise DataError(f'{show(file.path)} {error}; it was changed during the conversion.')
+        raise DataError(f'{full(file.path)} {error}; it was changed during the conversion.')
     if digest(encoded) != accepted.digest:
-        raise DataError(f'{show(file.path)} was changed during the conversion. Run the same command again.')
+        raise DataError(f'{full(file.path)} was changed during the conversion. Run the same command again.')
     kind, name = tf_example.format_of(encoded), os.path.basename(file.path)
     return tf_example.make_example(encoded, kind, label, file.class_name, accepted.height, accepted.width, name)

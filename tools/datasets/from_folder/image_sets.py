@@ -19,14 +19,14 @@ import shlex
 import unicodedata
 from typing import Dict, Iterable, Iterator, List, Mapping, NamedTuple, NoReturn, Optional, Sequence, Set, Tuple
 
-from compat.messages import counted, shown
+from compat.messages import counted, full, shown
 from console.paths import meant_path
 from data.records import TRAIN, VALIDATION, DataError
 from tools import image_files
 from tools.datasets.from_folder import signs, tables
 from tools.datasets.from_folder.signs import ImageTable
 from tools.datasets.from_folder.tables import SPLIT_NAMES, TEST, LabelFile
-from tools.image_files import listed, show
+from tools.image_files import listed
 
 _HIDDEN = 'hidden, or of the system'
 _READ_ALREADY = 'leads to a folder that is read already'
@@ -90,7 +90,7 @@ def walk(folder: str, without: Iterable[str] = ()) -> Tuple[Folder, List[Tuple[s
     Returns the folder, and the paths that are left out, with the reasons.
     """
     if not os.path.isdir(folder):
-        raise DataError(f'{show(folder)}: no such folder.{meant_path(folder)}')
+        raise DataError(f'{full(folder)}: no such folder.{meant_path(folder)}')
     folder = folder.rstrip(os.sep) or os.sep
     visited = {os.path.realpath(each) for each in without}
     found: Dict[str, Folder] = {}
@@ -117,7 +117,7 @@ def walk(folder: str, without: Iterable[str] = ()) -> Tuple[Folder, List[Tuple[s
 
 
 def _refuse_listing(error: OSError) -> NoReturn:
-    raise DataError(f'{show(error.filename)}: cannot be listed: {error.strerror}. Make it readable, or remove it.')
+    raise DataError(f'{full(error.filename)}: cannot be listed: {error.strerror}. Make it readable, or remove it.')
 
 
 def find(
@@ -149,7 +149,7 @@ def find(
         found.append(_in_folders(validation_folder, outside, no_splits, None, skip_missing))
     if len(found) > 1 and any(len(each.splits) > 1 for each in found):
         raise DataError(
-            f'{show(folder)}: a table divides its images into training and validation images, and others are named for '
+            f'{full(folder)}: a table divides its images into training and validation images, and others are named for '
             'validation. Leave these out; or add --no_splits, and all images of the table are trained on.'
         )
     used = {image.path for each in found for images in each.splits for image in images}
@@ -177,22 +177,22 @@ def _in_folders(
     whole = tree.stepped()
     found = ImageSet([], [], left_out, [])
     if whole is not tree:
-        found.notes.append(f'{show(tree.path)}: all images are in {show(whole.path)}')
+        found.notes.append(f'{full(tree.path)}: all images are in {full(whole.path)}')
     beside = _Beside.of(tree, whole, left_out)
     if folder in outside and not tree.filled():
         raise DataError(
-            f'--validation_folder={show(folder)}: has no images in class folders. Name a table of their labels with '
+            f'--validation_folder={full(folder)}: has no images in class folders. Name a table of their labels with '
             '--validation_labels=FILE.'
         )
     splits = _splits(tree, whole, no_splits, beside, validation_labels)
     only = [*whole.filled()]
     if len(only) == len(splits) == 1 and folder not in outside:
-        text = f'{show(tree.path)}: all training images are of one class, {show(only[0])}. There must be two or more.'
+        text = f'{full(tree.path)}: all training images are of one class, {full(only[0])}. There must be two or more.'
         raise DataError(f'{text} {beside.way(whole.filled()[only[0]].stepped(), whole)}')
     if outside and len(splits) > 1:
         raise DataError(
-            f'--validation_folder={show(outside[0])}: {show(tree.path)} has validation images of its own, in '
-            f'{show(splits[1].path)}. To leave them out, name {show(splits[0].path)} instead.'
+            f'--validation_folder={full(outside[0])}: {full(tree.path)} has validation images of its own, in '
+            f'{full(splits[1].path)}. To leave them out, name {full(splits[0].path)} instead.'
         )
     for split in splits:
         if split is not splits[0] and (validation_labels is not None or not _has_classes(split)):
@@ -244,7 +244,7 @@ def _class_name(folder: Folder) -> str:
         # Python represents other bytes of file names by surrogates.
         name.encode()
     except UnicodeEncodeError:
-        raise DataError(f'{show(folder.path)}: the name of a class must be UTF-8. Rename the folder.')
+        raise DataError(f'{full(folder.path)}: the name of a class must be UTF-8. Rename the folder.')
     return unicodedata.normalize('NFC', name)
 
 
@@ -266,7 +266,7 @@ def _splits(
     is_split = len(named[TRAIN]) == len(validation) == 1
     if validation_labels is not None and (no_splits or not is_split):
         raise DataError(
-            f'{validation_labels.named}: {show(whole.path)} is not read as folders train and val. Name the folder '
+            f'{validation_labels.named}: {full(whole.path)} is not read as folders train and val. Name the folder '
             'of the validation images with --validation_folder.'
         )
     if is_split:
@@ -358,13 +358,13 @@ class _Beside(NamedTuple):
         """The commands that convert the images of a folder without class folders, which may be a part of the whole."""
         while len(folder.filled()) == 1 and not folder.own:
             (folder,) = folder.filled().values()
-        quoted, images = shlex.quote(show(folder.path)), {*folder.images()}
+        quoted, images = shlex.quote(full(folder.path)), {*folder.images()}
         table, ways = self.labels_of(images), []
         if table is not None:
             # A name that several folders have means the image in this one.
             beyond = {path for paths, _ in table.rows if not paths & images for path in paths}
-            path = shlex.quote(show(whole.path)) if beyond else quoted
-            command = f'inception-v3 from-folder {path} DATA_DIR --labels={shlex.quote(show(table.path))}'
+            path = shlex.quote(full(whole.path)) if beyond else quoted
+            command = f'inception-v3 from-folder {path} DATA_DIR --labels={shlex.quote(full(table.path))}'
             cells = [row for _, row in table.rows]
             width = len(cells[0])
             names = table.names or [str(number + 1) for number in range(width)]
@@ -372,7 +372,7 @@ class _Beside(NamedTuple):
                 columns = [shown(name) for number, name in enumerate(names) if number != table.file_column]
                 command += f' --file_column={shlex.quote(names[table.file_column])} --label_column=NAME'
                 command += f', where NAME is {" or ".join(columns)}' if len(columns) < 8 else ''
-            ways.append(f'{show(table.path)} names images. If it has their classes: {command}.')
+            ways.append(f'{full(table.path)} names images. If it has their classes: {command}.')
         classes = signs.classes_in_names([os.path.basename(image) for image in folder.own])
         command = f'inception-v3 from-folder {quoted} DATA_DIR --labels=labels.csv'
         if classes:
@@ -424,19 +424,19 @@ def _refusal(whole: Folder, found: Sequence[str], beside: _Beside, splits: Seque
     images = whole if signs.parts_among(names) else folders[signs.folder_of_images(names)].stepped()
     add = 'add --no_splits'
     if splits:
-        train, validation = (shlex.quote(show(split.path)) for split in splits)
+        train, validation = (shlex.quote(full(split.path)) for split in splits)
         add = f'inception-v3 from-folder {train} DATA_DIR --validation_folder={validation} --no_splits'
     return (
-        f'{show(whole.path)}: its folders look like parts of a data set, not like classes: {"; ".join(found)}. '
+        f'{full(whole.path)}: its folders look like parts of a data set, not like classes: {"; ".join(found)}. '
         f'{beside.way(images, whole)} If {listed(names)} are the classes, {add}.'
     )
 
 
 def _without_classes(whole: Folder, beside: _Beside) -> str:
-    text = f'{show(whole.path)}: no images in class folders.'
+    text = f'{full(whole.path)}: no images in class folders.'
     own = [*whole.images()]
     if own:
-        above = show(os.path.dirname(os.path.abspath(whole.path)))
+        above = full(os.path.dirname(os.path.abspath(whole.path)))
         text += f' It has {counted(len(own), "image")} of its own: if they are of one class, name the folder above it, '
         text += f'{above}.'
         return f'{text} {beside.way(whole, whole)}'
@@ -456,14 +456,14 @@ def _flat(whole: Folder, chosen: Sequence[Folder], beside: _Beside) -> str:
     of_training = {*train.images()}
     # The numbers of training images may be names of validation images, too.
     is_of_training = table is not None and any(paths & of_training for paths, _ in table.rows)
-    named = shlex.quote(show(table.path)) if table is not None and not is_of_training else 'FILE'
+    named = shlex.quote(full(table.path)) if table is not None and not is_of_training else 'FILE'
     if _has_classes(train):
         way = (
             f'If a table names the classes of the validation images, add --validation_labels={named}. '
-            f'Without these images: inception-v3 from-folder {shlex.quote(show(train.path))} DATA_DIR.'
+            f'Without these images: inception-v3 from-folder {shlex.quote(full(train.path))} DATA_DIR.'
         )
     else:
-        folder = shlex.quote(show(validation.path))
+        folder = shlex.quote(full(validation.path))
         more = f'For validation, add --validation_folder={folder}'
         more += '' if _has_classes(validation) else f' --validation_labels={named}, a table of its own labels'
         way = f'{beside.way(train, whole)} {more}.'
@@ -483,21 +483,21 @@ def _nested(whole: Folder, folders: Mapping[str, Folder], suspects: Sequence[str
     others.sort(key=lambda name: name not in suspects)
     way = 'Name the folder of the training images, and the other with --validation_folder'
     if len(training) == 1 and others:
-        train, validation = (shlex.quote(show(folders[name].path)) for name in (training[0], others[0]))
+        train, validation = (shlex.quote(full(folders[name].path)) for name in (training[0], others[0]))
         command, more = f'inception-v3 from-folder {train} DATA_DIR', f'--validation_folder={validation}'
         if _has_classes(folders[others[0]]):
             way += f': {command} {more}'
         else:
             way += f': {command}; with a table of the labels of {validation}, also {more} --validation_labels=FILE'
     elif common & {*folders}:
-        way += f'. If {listed(suspects)} has a copy of the others, name it: {show(folders[suspects[0]].path)}'
+        way += f'. If {listed(suspects)} has a copy of the others, name it: {full(folders[suspects[0]].path)}'
     elif len(suspects) > 1 and 2 * len(common) >= max(map(len, inside)):
-        way += f'. If they show the same images in several ways, name one of them: {show(folders[suspects[0]].path)}'
+        way += f'. If they show the same images in several ways, name one of them: {full(folders[suspects[0]].path)}'
     else:
-        links = f'mkdir links && ln -s {shlex.quote(show(os.path.abspath(whole.path)))}/*/* links/'
+        links = f'mkdir links && ln -s {shlex.quote(full(os.path.abspath(whole.path)))}/*/* links/'
         way += f'. If the folders in {listed(suspects)} are the classes, name a folder of links to them: {links}'
     return (
-        f'{show(whole.path)}: has folders that look like splits, not like classes: {listed(suspects)}. {way}. If '
+        f'{full(whole.path)}: has folders that look like splits, not like classes: {listed(suspects)}. {way}. If '
         f'{listed(sorted(folders))} are the classes, add --no_splits.'
     )
 
@@ -512,7 +512,7 @@ def _in_table(table: LabelFile, folder: str, outside: Sequence[str], skip_missin
 def _of_table(table: LabelFile, tree: Folder, folder: str, skip_missing: bool, no_splits: bool) -> ImageSet:
     paths = _paths_by_name([*tree.images()], folder)
     labels = tables.read(table, lambda name: _normal(name) in paths, no_splits)
-    path, notes = show(table.path), [*labels.notes]
+    path, notes = full(table.path), [*labels.notes]
     of_path: Dict[str, Set[str]] = collections.defaultdict(set)
     split_of: Dict[str, str] = {}
     missing: List[Tuple[str, ImageFile]] = []
@@ -526,7 +526,7 @@ def _of_table(table: LabelFile, tree: Folder, folder: str, skip_missing: bool, n
             of_path[each].add(label)
             if split_of.setdefault(each, split) != split:
                 raise DataError(f'{path}: {shown(name)} is in two splits, {split_of[each]} and {split}. Keep one row.')
-    contradictory = [f'{show(each)} ({listed(sorted(names))})' for each, names in of_path.items() if len(names) > 1]
+    contradictory = [f'{full(each)} ({listed(sorted(names))})' for each, names in of_path.items() if len(names) > 1]
     if contradictory:
         text = f'{counted(len(contradictory), "file")} with several labels: {listed(contradictory)}'
         raise DataError(f'{path}: {text}. Keep one row for each file.')
@@ -538,7 +538,7 @@ def _of_table(table: LabelFile, tree: Folder, folder: str, skip_missing: bool, n
     is_below = any(os.path.basename(_normal(each.path)) in paths for _, each in missing)
     begin = ', or name the folder in which the paths of the table begin' if is_below else ''
     for what, names, supply in (
-        ('whose image is missing', [each.path for _, each in missing], f'Supply the files in {show(folder)}{begin}'),
+        ('whose image is missing', [each.path for _, each in missing], f'Supply the files in {full(folder)}{begin}'),
         ('without a label', [f'{name} (line {line})' for line, name in labels.without], 'Supply the labels'),
     ):
         text = f'{counted(len(names), "row")} of {path} {what}: {listed(names)}'

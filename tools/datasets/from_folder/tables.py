@@ -11,11 +11,11 @@ import re
 import unicodedata
 from typing import Callable, Dict, FrozenSet, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
 
-from compat.messages import counted, shown
+from compat.messages import counted, full, shown
 from console import inputs
 from data.records import TRAIN, VALIDATION, DataError
 from tools import image_files
-from tools.image_files import listed, show
+from tools.image_files import listed
 
 TEST = 'test'
 # The splits by the names of folders, and of the values in a table's column.
@@ -68,7 +68,7 @@ class LabelFile(NamedTuple):
     @property
     def named(self) -> str:
         """The flag and the path, for messages."""
-        return f'{self.flag}={show(self.path)}'
+        return f'{self.flag}={full(self.path)}'
 
 
 class Labels(NamedTuple):
@@ -125,15 +125,15 @@ def read(table: LabelFile, is_file: IsFile, no_splits: bool = False) -> Labels:
     labels = [label for _, _, label, _ in found if label not in _MISSING]
     with_boxes = labels and all(map(_WITH_BOXES.fullmatch, labels))
     if with_boxes:
-        cell_of = f'each cell of column {show(names[columns.labels[0]])}'
-        notes.append(f'{show(table.path)}: {cell_of} has a class and boxes, of which the class is read')
+        cell_of = f'each cell of column {full(names[columns.labels[0]])}'
+        notes.append(f'{full(table.path)}: {cell_of} has a class and boxes, of which the class is read')
     read_rows: List[Tuple[str, str, str]] = []
     without: List[Tuple[int, str]] = []
     forms: Set[str] = set()
     for line, file, label, row in found:
         of_split = SPLIT_NAMES[cell(row, columns.split).casefold()] if columns.split is not None else ''
         if not file:
-            raise DataError(f'{show(table.path)}, line {line}: has no file.')
+            raise DataError(f'{full(table.path)}, line {line}: has no file.')
         if label in _MISSING:
             # A class is not needed for images that are not read.
             if of_split != TEST:
@@ -143,7 +143,7 @@ def read(table: LabelFile, is_file: IsFile, no_splits: bool = False) -> Labels:
             several = sorted({part for part in label.split() if not re.fullmatch(_NUMBER, part)})
             if len(several) > 1:
                 problem = f'{shown(file)} has boxes of several classes: {listed(several)}. Keep one for each file.'
-                raise DataError(f'{show(table.path)}, line {line}: {problem}')
+                raise DataError(f'{full(table.path)}, line {line}: {problem}')
             label = several[0]
         forms.add(label)
         read_rows.append((file, unicodedata.normalize('NFC', label), of_split))
@@ -288,7 +288,7 @@ def _unclear(table: LabelFile, names: Sequence[str], has_names: bool, file: Opti
 
 
 def _notes_of_columns(table: LabelFile, columns: _Columns, no_splits: bool) -> Iterator[str]:
-    names, path = columns.names, show(table.path)
+    names, path = columns.names, full(table.path)
     one_hot = ' (1 of several columns)' if len(columns.labels) > 1 else ''
     labels = listed([names[column] for column in columns.labels])
     read = f'files are named in column {shown(names[columns.file])}, and classes in {labels}{one_hot}'
@@ -311,7 +311,7 @@ def _notes_of_columns(table: LabelFile, columns: _Columns, no_splits: bool) -> I
 
 def _notes_of_labels(table: LabelFile, forms: FrozenSet[str]) -> Iterator[str]:
     """Yields remarks on labels that may not be the classes that are meant; `forms` are the texts of the table."""
-    path = show(table.path)
+    path = full(table.path)
     by_normal: Dict[str, List[str]] = collections.defaultdict(list)
     for form in sorted(forms):
         by_normal[unicodedata.normalize('NFC', form)].append(form)

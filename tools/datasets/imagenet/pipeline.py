@@ -23,7 +23,7 @@ import numpy as np
 
 from compat import native_messages, tf
 from compat.errors import CommandError
-from compat.messages import shown
+from compat.messages import full, shown
 from console import outputs
 from console.json_content import from_json, record
 from data import records, remote, tf_example
@@ -39,7 +39,7 @@ from tools.datasets.conversion import Progress, Say, StartProgress, watched
 from tools.datasets.imagenet import source as imagenet_source
 from tools.datasets.imagenet.source import AnnotatedBox, Image
 from tools.datasets.intake import DAMAGED, ROTATED, damage_in
-from tools.image_files import listed, show
+from tools.image_files import listed
 
 # Files in the work folder: the plan, and the error that ended a conversion; for each record file, its images and, when
 # it is finished, its report.
@@ -427,7 +427,7 @@ def _finish(
             # All of them: the report that lists them is not written.
             raise DataError(
                 f'{data_dir}: {total.images:,} {split} images were written; {expected[split]:,} are expected. '
-                + (f'{undecodable}{", ".join(map(show, unreadable))}. ' if unreadable else '')
+                + (f'{undecodable}{", ".join(map(full, unreadable))}. ' if unreadable else '')
                 + 'Repair them and run the same command again, which keeps finished files, or accept this number with '
                 f'--{split}_images={total.images}.'
             )

@@ -18,7 +18,7 @@ from typing import Callable, Iterable, List, Mapping, NamedTuple, Optional, Tupl
 
 from compat.deferred import full_name
 from compat.errors import INTERRUPTED, RESUME, RETRY
-from compat.messages import shown
+from compat.messages import full
 from console import outputs, processes
 from console.json_content import from_json, record
 from data.files import text_of, write_whole
@@ -41,7 +41,6 @@ STUDY_FILE = 'study.json'
 _STOPPED = (RESUME, INTERRUPTED, -signal.SIGTERM, -signal.SIGINT)
 # Settings that a run takes from its data set or its first machine unless a flag sets them.
 _AUTOMATIC = ('num_train_images', 'num_eval_images', 'num_classes', 'intra_op_threads')
-_LONGEST_PATH = 4096
 # The batch size that the step time of a study refers to.
 _IMAGES_PER_STEP = 1024
 # Bytes at the end of a log that are searched for the reason of a failure.
@@ -160,7 +159,7 @@ def script(trial: Trial) -> str:
     here = f'--model_dir="$(dirname "$0")"/{MODEL_FOLDER}'
     words = [here if word == model_dir else shlex.quote(word) for word in trial.arguments]
     start = ' '.join(shlex.quote(word) for word in trial.program)
-    lines = ['#!/bin/sh', f'# {trial.name}, run in {shown(os.getcwd(), _LONGEST_PATH)}', f'exec {start} \\']
+    lines = ['#!/bin/sh', f'# {trial.name}, run in {full(os.getcwd())}', f'exec {start} \\']
     return '\n'.join(lines) + '\n    ' + ' \\\n    '.join(words) + '\n'
 
 
