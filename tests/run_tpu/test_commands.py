@@ -35,7 +35,7 @@ def test_create__creates_the_tpu_after_the_checks_and_deletes_it(either: World) 
 
 
 @pytest.mark.program
-@pytest.mark.parametrize('arguments', [(), ("--train_steps=7 '$(x)'", '--create', '--flagfile=a b')])
+@pytest.mark.parametrize('arguments', [(), ("--train_steps=7 '$(x)'", '--create', '--freeze=a b')])
 def test_dry_run__prints_the_commands_of_a_run(either: World, arguments: Any) -> None:
     dry = either.call('--dry_run', *arguments)
     assert (dry.returncode, either.log(), os.listdir(str(either.temporary))) == (0, [], [])

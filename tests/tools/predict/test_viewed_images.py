@@ -77,7 +77,7 @@ def test_served_images__are_classified_as_by_predict(finished_run: FinishedRun, 
     (exported,) = glob.glob(os.path.join(str(finished_run.config.export_dir), '*'))
     by_checkpoint, problems = predictions(str(finished_run.config.model_dir), folder)
     by_saved_model, same_problems = predictions(exported, folder)
-    assert problems == same_problems and len(problems) <= 1
+    assert problems == same_problems and len(problems) <= 2
     names = sorted(by_checkpoint)
     served = classify(exported, [(folder / name).read_bytes() for name in names])['probabilities']
     for name, probabilities in zip(names, served):
