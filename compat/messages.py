@@ -5,8 +5,6 @@ from typing import Any, Iterable, Sequence, Tuple
 
 # The maximum length of a value in a message.
 _CHARACTERS = 80
-# Bytes of the longest path on Linux.
-_LONGEST_PATH = 4096
 # The texts of a list that a message has.
 FEW = 3
 
@@ -30,8 +28,8 @@ def shown(value: Any, at_most: int = _CHARACTERS) -> str:
 
 
 def full(path: Any) -> str:
-    """A path on one line, in printable characters: whole, up to the longest of Linux."""
-    return shown(path, _LONGEST_PATH)
+    """A path on one line, in printable characters: whole, up to the 4,096 bytes of Linux's longest."""
+    return shown(path, 4096)
 
 
 def meant(word: str, choices: Iterable[str], before: str = '') -> str:

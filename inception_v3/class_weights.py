@@ -1,27 +1,58 @@
-"""Weights of classes in the training loss: balanced by their numbers of images, or read from a CSV file.
+"""Weights of classes in the training loss: balanced by their numbers of images, or those of `class_weights_file`.
 
 `fitting` computes or reads them once per command, and puts their numbers into the run's configuration.
 """
 
-import csv
-import io
-from typing import Dict, Iterator, List, Sequence, Tuple
+import re
+from typing import List, Sequence, Tuple
 
-from compat.messages import listed, shown
-from data.dataset_info import is_background
-from inception_v3.config import WEIGHTS_ALLOWED, ConfigError, is_weight
+from compat.messages import shown
+from inception_v3.config import LARGEST_FLOAT, SMALLEST_FLOAT, Config, ConfigError
 
-_VALUES = 2
-_FORM = (
-    'a name or label and a weight, with a comma between them, such as cat,2.5; a name with a comma is quoted: '
-    '"cat, tabby",2.5'
-)
-_PROBLEMS_SHOWN = 5
+# The `--class_weights` that weighs classes by their numbers of images.
+BALANCED = 'balanced'
+# A `Config.class_weights` with its numbers: the flag as it was given, and a number for each label.
+_WITH_NUMBERS = re.compile(r'(.*)=([0-9.e+-]+(?:,[0-9.e+-]+)+)')
+_NUMBER = re.compile('[-+.0-9eE]+')
+ALLOWED = f'a number from {SMALLEST_FLOAT:.2g} to {LARGEST_FLOAT:.2g}'
 
 
 def with_numbers(given: str, weights: Sequence[float]) -> str:
     """The `Config.class_weights` of a flag as it was given and a weight for each label."""
     return f'{given}={",".join(f"{weight:.9g}" for weight in weights)}'
+
+
+def given(config: Config) -> str:
+    """The `--class_weights` as it was given: `balanced`, or a file."""
+    found = _WITH_NUMBERS.fullmatch(config.class_weights)
+    return found.group(1) if found else config.class_weights
+
+
+def by_label(config: Config) -> Tuple[float, ...]:
+    """The numbers of `Config.class_weights`, a factor for each label; empty if all classes count the same.
+
+    Raises ConfigError if they are still to be computed or read, as `fitting.fit_to_data_set` does.
+    """
+    if not config.class_weights:
+        return ()
+    found = _WITH_NUMBERS.fullmatch(config.class_weights)
+    if not found:
+        raise ConfigError(
+            f'--class_weights={shown(config.class_weights)}: has no numbers yet. `fit_to_data_set` computes or reads '
+            'them; or give NAME=W0,W1,…, a number for each label.'
+        )
+    numbers = found.group(2).split(',')
+    if not all(map(is_weight, numbers)):
+        raise ConfigError(f'--class_weights={shown(config.class_weights)}: each weight must be {ALLOWED}.')
+    return tuple(map(float, numbers))
+
+
+def is_weight(number: str) -> bool:
+    """Whether a text is a weight of a class, `ALLOWED`, in decimal digits."""
+    try:
+        return bool(_NUMBER.fullmatch(number)) and SMALLEST_FLOAT <= float(number) <= LARGEST_FLOAT
+    except ValueError:
+        return False
 
 
 def balanced(images: Sequence[int]) -> List[float]:
@@ -35,79 +66,3 @@ def balanced(images: Sequence[int]) -> List[float]:
     """
     classes = sum(count > 0 for count in images)
     return [sum(images) / (classes * count) if count else 1.0 for count in images]
-
-
-def parsed(content: bytes, place: str, names: Sequence[str], num_classes: int) -> List[float]:
-    """Reads the weight of each class, by label, from a CSV file.
-
-    Every line names a class, or every line has a label. Each class but the background has a line; a class that the data
-    set does not name, beside others that it does, need not have one. A first line whose weight
-    is the word `weight`, such as `class,weight`, is a heading.
-
-    Args:
-      content: of the file, in UTF-8.
-      place: the flag with its value, for messages.
-      names: the names of the classes by label; empty if they are unknown.
-      num_classes: the number of weights, background included.
-
-    Raises:
-      ConfigError: a line is malformed; a class is unknown, missing or given twice; or a weight is not allowed.
-    """
-    try:
-        text = io.StringIO(content.decode('utf-8-sig'), newline='')
-        reader = csv.reader(text, strict=True)
-        rows = [(reader.line_num, [cell.strip() for cell in row]) for row in reader if any(map(str.strip, row))]
-    except UnicodeDecodeError:
-        raise ConfigError(f'{place}: not a text file in UTF-8. It has {_FORM}.')
-    except csv.Error as error:
-        raise ConfigError(f'{place}: line {reader.line_num}: not CSV: {error}. It has {_FORM}.')
-    if rows and [cell.lower() for cell in rows[0][1][1:]] == ['weight']:
-        del rows[0]
-    label_of: Dict[str, List[int]] = {}
-    for label, name in enumerate(names):
-        label_of.setdefault(name.strip(), []).append(label)
-    cells = [row[0] for _, row in rows]
-    # The names of classes may be numbers, as of the digits.
-    is_named = any(map(str.strip, names)) and not (
-        all(cell.isdecimal() for cell in cells) and not all(cell in label_of for cell in cells)
-    )
-    if not is_named:
-        label_of = {str(label): [label] for label in range(num_classes)}
-    found: Dict[int, Tuple[int, float]] = {}
-    problems = [*_problems(rows, label_of, found, is_named)]
-    described = [label for label, name in enumerate(names) if name] or range(num_classes)
-    needed = [label for label in described if label or not is_background(names[0] if names else '')]
-    missing = [names[label] if is_named else str(label) for label in needed if label not in found]
-    if missing and not problems:
-        kind = 'classes' if is_named else 'labels'
-        problems.append(f'has no weight for {len(missing):,} of {len(needed):,} {kind}: {listed(missing, 5, ", ")}')
-    if problems:
-        raise ConfigError('\n'.join(f'{place}: {problem}.' for problem in problems[:_PROBLEMS_SHOWN]))
-    return [found[label][1] if label in found else 1.0 for label in range(num_classes)]
-
-
-def _problems(
-    rows: Sequence[Tuple[int, List[str]]],
-    label_of: Dict[str, List[int]],
-    found: Dict[int, Tuple[int, float]],
-    is_named: bool,
-) -> Iterator[str]:
-    """The problems of the lines; the others are added to `found`, by label: the number of the line, and the weight."""
-    allowed = 'a class of the data set' if is_named else f'a label from 0 to {len(label_of) - 1:,}'
-    for line, row in rows:
-        where = f'line {line}: '
-        if len(row) != _VALUES:
-            yield f'{where}{len(row)} {"value" if len(row) == 1 else "values"}; it must have two: {_FORM}'
-            continue
-        cell, weight = row
-        labels = label_of.get(cell if is_named else cell.lstrip('0') or '0', [])
-        if not labels:
-            yield f'{where}{shown(cell) or "an empty name"} is not {allowed}'
-        elif len(labels) > 1:
-            yield f'{where}{shown(cell)} is the name of {len(labels)} classes; give labels in every line'
-        elif labels[0] in found:
-            yield f'{where}{shown(cell)} was given in line {found[labels[0]][0]} already'
-        elif not is_weight(weight):
-            yield f'{where}the weight of {shown(cell)} is {shown(weight) or "empty"}; it must be {WEIGHTS_ALLOWED}'
-        else:
-            found[labels[0]] = line, float(weight)

@@ -12,7 +12,6 @@ import dataclasses
 import functools
 import json
 import math
-import re
 import unicodedata
 from typing import TYPE_CHECKING, Any, Collection, Iterable, NamedTuple, Optional, Tuple, get_type_hints
 
@@ -29,12 +28,10 @@ TYPE_NAMES = {int: 'a whole number', float: 'a number', bool: 'True or False', s
 
 # TensorFlow's integers and floats have 32 bits; a Linux path has at most 4,096 bytes.
 _LARGEST_INT = 2**31 - 1
-_SMALLEST_FLOAT, _LARGEST_FLOAT = 2.0**-126, 2.0**127
+SMALLEST_FLOAT, LARGEST_FLOAT = 2.0**-126, 2.0**127
 _LONGEST_TEXT = 4096
 # A weight for each of many thousand classes.
 _LONGEST_WEIGHTS = 1 << 20
-WEIGHTS_ALLOWED = f'a number from {_SMALLEST_FLOAT:.2g} to {_LARGEST_FLOAT:.2g}'
-_NUMBER = re.compile('[-+.0-9eE]+')
 # More threads slow every machine down, and many more cannot be started.
 _MOST_THREADS = 1024
 # TensorFlow allocates 24 bytes for each place of a shuffle buffer at once.
@@ -44,19 +41,6 @@ ALL_GPUS = -1
 _MOST_GPUS = 64
 # The beginning of the `--tpu` of an emulated TPU.
 EMULATED = 'emulated:'
-# The `--class_weights` that weighs classes by their numbers of images.
-BALANCED = 'balanced'
-# A `class_weights` with its numbers: the flag as it was given, and a number for each label.
-_WEIGHTS = re.compile(r'(.*)=([0-9.e+-]+(?:,[0-9.e+-]+)+)')
-
-# Settings that may differ between the machines of one run: paths, and what concerns one machine alone.
-FILES = frozenset(['model_dir', 'export_dir', 'data_dir', 'train_files', 'eval_files'])
-OF_MACHINE = FILES | {'task_index', 'log_device_placement'}
-# Settings of the place of a run, without effect on its results.
-OF_PLACE = OF_MACHINE | {
-    *('worker_hosts', 'worker_timeout', 'profile_steps'),
-    *('tpu', 'master', 'tpu_zone', 'gcp_project'),
-}
 
 # The label of the images that pad the last batch of an evaluation; all metrics ignore them.
 PADDING_LABEL = -1
@@ -119,7 +103,7 @@ def _wrong_values(instance: 'Config') -> Iterable[str]:
         if value is None and field.default is None:
             continue
         if expected is float and type(value) is int:
-            value = float(value) if abs(value) <= _LARGEST_FLOAT else math.inf
+            value = float(value) if abs(value) <= LARGEST_FLOAT else math.inf
             object.__setattr__(instance, field.name, value)
         flag = f'--{field.name}={shown(value)}'
         if type(value) is not expected or (isinstance(value, float) and not math.isfinite(value)):
@@ -134,21 +118,13 @@ def _technical_limit(value: Any, longest: int) -> Optional[str]:
     """The limit of TensorFlow or of file systems that a value exceeds, in words; None if it exceeds none."""
     if isinstance(value, int) and value > _LARGEST_INT:
         return f'at most {_LARGEST_INT}'
-    if isinstance(value, float) and value and not _SMALLEST_FLOAT <= abs(value) <= _LARGEST_FLOAT:
-        return f'a 32-bit number, {_SMALLEST_FLOAT:.2g} to {_LARGEST_FLOAT:.2g}'
+    if isinstance(value, float) and value and not SMALLEST_FLOAT <= abs(value) <= LARGEST_FLOAT:
+        return f'a 32-bit number, {SMALLEST_FLOAT:.2g} to {LARGEST_FLOAT:.2g}'
     if isinstance(value, str) and len(value) > longest:
         return f'a string of at most {longest:,} characters'
     if isinstance(value, str) and any(unicodedata.category(character) in ('Cc', 'Cs') for character in value):
         return 'a UTF-8 string without control characters'
     return None
-
-
-def is_weight(number: str) -> bool:
-    """Whether a text is a weight of a class: `WEIGHTS_ALLOWED`, in decimal digits."""
-    try:
-        return bool(_NUMBER.fullmatch(number)) and _SMALLEST_FLOAT <= float(number) <= _LARGEST_FLOAT
-    except ValueError:
-        return False
 
 
 def _plain(bound: float) -> str:
@@ -170,6 +146,7 @@ _network = functools.partial(_setting, 'network')
 _optimizer = functools.partial(_setting, 'optimizer')
 _schedule = functools.partial(_setting, 'schedule')
 _run = functools.partial(_setting, 'run')
+_epochs = functools.partial(_run, None, above=0, upper=1_000_000)
 _weights = functools.partial(_setting, 'weights')
 
 
@@ -399,12 +376,8 @@ class Config:
     export_dir: Optional[str] = _run(None, 'folder for a SavedModel of the last checkpoint; default: no export')
     train_steps: int = _run(213000, 'training steps in total', lower=1)
     train_steps_per_eval: int = _run(2000, 'training steps between evaluations (train_and_eval)', lower=1)
-    train_epochs: Optional[float] = _run(
-        None, 'epochs to train in total; replaces --train_steps', above=0, upper=1_000_000
-    )
-    epochs_per_eval: Optional[float] = _run(
-        None, 'epochs per evaluation; replaces --train_steps_per_eval', above=0, upper=1_000_000
-    )
+    train_epochs: Optional[float] = _epochs('epochs to train in total; replaces --train_steps')
+    epochs_per_eval: Optional[float] = _epochs('epochs per evaluation; replaces --train_steps_per_eval')
     min_eval_interval: int = _run(180, 'minimum time between evaluations, in seconds (eval)', lower=0)
     eval_timeout: Optional[int] = _run(None, 'maximum wait for a checkpoint, in seconds (eval); default: none', lower=0)
     save_checkpoints_secs: int = _run(1000, 'seconds between checkpoints; 0: only at the end of a cycle', lower=0)
@@ -476,31 +449,6 @@ class Config:
         """`profile_steps` as numbers, first and last; 0 and 0 for none."""
         first, last = (self.profile_steps or '0,0').split(',')
         return int(first), int(last)
-
-    @property
-    def class_weights_by_label(self) -> Tuple[float, ...]:
-        """The numbers of `class_weights`, a factor for each label; empty if all classes count the same.
-
-        Raises ConfigError if they are still to be computed or read, as `fitting.fit_to_data_set` does.
-        """
-        if not self.class_weights:
-            return ()
-        found = _WEIGHTS.fullmatch(self.class_weights)
-        if not found:
-            raise ConfigError(
-                f'--class_weights={shown(self.class_weights)}: has no numbers yet. `fit_to_data_set` computes or reads '
-                'them; or give NAME=W0,W1,…, a number for each label.'
-            )
-        numbers = found.group(2).split(',')
-        if not all(map(is_weight, numbers)):
-            raise ConfigError(f'--class_weights={shown(self.class_weights)}: each weight must be {WEIGHTS_ALLOWED}.')
-        return tuple(map(float, numbers))
-
-    @property
-    def class_weights_given(self) -> str:
-        """The `--class_weights` that the numbers are from: `balanced`, or a file."""
-        found = _WEIGHTS.fullmatch(self.class_weights)
-        return found.group(1) if found else self.class_weights
 
     @property
     def evaluated_weights(self) -> str:

@@ -15,8 +15,8 @@ from data import checks, dataset_info, labels, remote
 from data.braces import FILE_FLAGS
 from data.dataset_info import DatasetInfo
 from data.records import TRAIN, VALIDATION, DataError
-from inception_v3 import class_weights, presets, rules
-from inception_v3.config import BALANCED, Config, ConfigError
+from inception_v3 import class_weights, class_weights_file, presets, rules
+from inception_v3.config import Config, ConfigError
 from inception_v3.flags import CommandLine
 from inception_v3.model_dir import recorded_config
 from inception_v3.tpu import accelerator
@@ -183,10 +183,10 @@ def with_class_weights(config: Config, description: Optional[DatasetInfo]) -> Co
     given = config.class_weights
     if not given or config.mode == 'eval':
         return config
-    if given == config.class_weights_given:
+    if given == class_weights.given(config):
         names = description.class_names if description else []
         flag = f'--class_weights={printable(given)}'
-        if given == BALANCED:
+        if given == class_weights.BALANCED:
             weights = class_weights.balanced(_images_per_class(config, description))
         else:
             try:
@@ -194,13 +194,13 @@ def with_class_weights(config: Config, description: Optional[DatasetInfo]) -> Co
             except tf.errors.OpError as error:
                 raise ConfigError(f'{flag}: cannot be read: {error.message}')
             if content is None:
-                raise ConfigError(f'{flag}: no such file. Give {BALANCED}, or a CSV file of classes and weights.')
-            weights = class_weights.parsed(content, flag, names, config.num_classes)
+                raise ConfigError(f'{flag}: no such file. Give balanced, or a CSV file of classes and weights.')
+            weights = class_weights_file.parsed(content, flag, names, config.num_classes)
         config = dataclasses.replace(config, class_weights=class_weights.with_numbers(given, weights))
-    numbers = len(config.class_weights_by_label)
+    numbers = len(class_weights.by_label(config))
     if numbers != config.num_classes:
         raise ConfigError(
-            f'--class_weights={printable(config.class_weights_given)}: has {numbers:,} numbers; there are '
+            f'--class_weights={printable(class_weights.given(config))}: has {numbers:,} numbers; there are '
             f'{config.num_classes:,} classes, including the background.'
         )
     return config

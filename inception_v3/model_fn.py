@@ -3,7 +3,7 @@
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from compat import tf
-from inception_v3 import loss_scale, metrics, moving_average, replicas, seeding
+from inception_v3 import class_weights, loss_scale, metrics, moving_average, replicas, seeding
 from inception_v3.batch_norm import batch_norm_for
 from inception_v3.config import Config, ConfigError
 from inception_v3.host_call import host_call
@@ -119,7 +119,7 @@ def total_loss(
       labels: int32 [batch].
       config: of the run.
     """
-    weights_by_label = config.class_weights_by_label
+    weights_by_label = class_weights.by_label(config)
     if weights_by_label and len(weights_by_label) != logits.shape[1]:
         raise ConfigError(f'--class_weights: has {len(weights_by_label)} numbers for {logits.shape[1]} classes.')
 

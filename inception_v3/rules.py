@@ -15,7 +15,8 @@ from typing import AbstractSet, Callable, Iterator, Tuple
 from compat.messages import shown
 from data.braces import FILE_FLAGS, PatternError, expand
 from data.tar.layout import DOCUMENTED_LABEL, LABEL_EXTENSION, label_of
-from inception_v3.config import ALL_GPUS, BALANCED, Config, ConfigError
+from inception_v3 import class_weights
+from inception_v3.config import ALL_GPUS, Config, ConfigError
 from inception_v3.machines import cluster
 from inception_v3.networks.registry import NETWORKS, OPTIONS
 from inception_v3.presets import EPOCHS
@@ -280,12 +281,12 @@ def _weights(config: Config) -> Iterator[str]:
 
 
 def _loss(config: Config) -> Iterator[str]:
-    given = config.class_weights_given
-    if given == BALANCED and config.use_data == 'fake':
+    given = class_weights.given(config)
+    if given == class_weights.BALANCED and config.use_data == 'fake':
         yield f'--class_weights={given}: needs the numbers of images of a data set; here --use_data=fake.'
     # A number is a mistake, and no file.
     if given.replace('.', '').isdecimal():
-        yield f'--class_weights={_text(given)}: must be {BALANCED}, or a CSV file with a weight for each class.'
+        yield f'--class_weights={_text(given)}: must be balanced, or a CSV file with a weight for each class.'
 
 
 # Flags that take effect only with some values of another flag: that flag, the condition, and the remedy.

@@ -11,7 +11,7 @@ from sklearn.utils.class_weight import compute_class_weight
 
 from data import dataset_info
 from data.records import DataError
-from inception_v3 import class_weights, rules
+from inception_v3 import class_weights, class_weights_file, rules
 from inception_v3.config import Config, ConfigError
 from inception_v3.fitting import with_class_weights
 from inception_v3.flags import parse
@@ -37,7 +37,7 @@ def test_balanced__is_the_formula_of_scikit_learn() -> None:
 
 
 def parsed(text: str, names: Sequence[str] = NAMES, num_classes: int = 4) -> List[float]:
-    return class_weights.parsed(text.encode(), '--class_weights=w.csv', names, num_classes)
+    return class_weights_file.parsed(text.encode(), '--class_weights=w.csv', names, num_classes)
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_parsed__refuses_by_line(text: str, problem: str) -> None:
 
 def test_parsed__refuses_what_is_no_text() -> None:
     with pytest.raises(ConfigError, match=r'w\.csv: not a text file in UTF-8'):
-        class_weights.parsed(b'\xff\x00', '--class_weights=w.csv', NAMES, 4)
+        class_weights_file.parsed(b'\xff\x00', '--class_weights=w.csv', NAMES, 4)
 
 
 def test_fitting__balances_by_the_description_or_by_the_labels(few_digits_dir: str, tmp_path: Any) -> None:
@@ -108,14 +108,14 @@ def test_fitting__balances_by_the_description_or_by_the_labels(few_digits_dir: s
     assert content['train_images_per_class'] == [0, 20, 20]
     content['train_images_per_class'] = [0, 30, 10]
     (copy / 'dataset.json').write_text(json.dumps(content))
-    weights = fitted(f'--data_dir={copy}', '--class_weights=balanced', '--num_classes=4').class_weights_by_label
+    weights = class_weights.by_label(fitted(f'--data_dir={copy}', '--class_weights=balanced', '--num_classes=4'))
     np.testing.assert_allclose(weights, [1, 40 / 60, 40 / 20, 1])
     # Other files than those described are counted, as are those of a data set of an earlier version.
     part = f'--train_files={few_digits_dir}/train-0000[0-2]*'
     files = fitted(part, f'--data_dir={copy}', '--class_weights=balanced')
     counted = [0, *np.bincount([*_labels(few_digits_dir, 3)], minlength=3)[1:]]
     assert sum(counted) == 15 and counted[1] != counted[2]
-    np.testing.assert_allclose(files.class_weights_by_label, class_weights.balanced(counted))
+    np.testing.assert_allclose(class_weights.by_label(files), class_weights.balanced(counted))
     del content['train_images_per_class']
     (copy / 'dataset.json').write_text(json.dumps(content))
     assert fitted(f'--data_dir={copy}', '--class_weights=balanced').class_weights == 'balanced=1,1,1'
@@ -138,7 +138,7 @@ def test_fitting__reads_a_file_and_keeps_numbers(few_digits_dir: str, tmp_path: 
     data, path = f'--data_dir={few_digits_dir}', tmp_path / 'w=1,2.csv'
     path.write_text('3,0.5\n7,2\n')
     config = fitted(data, f'--class_weights={path}')
-    assert config.class_weights == f'{path}=1,0.5,2' and config.class_weights_given == str(path)
+    assert config.class_weights == f'{path}=1,0.5,2' and class_weights.given(config) == str(path)
     path.unlink()
     # As `config.json` has it.
     assert fitted(data, f'--class_weights={config.class_weights}') == config
@@ -172,7 +172,7 @@ def test_rules__refuse_balanced_weights_of_fake_data_and_numbers() -> None:
 def test_numbers__of_many_classes_are_kept_and_shown_shortened() -> None:
     weights = np.random.RandomState(0).uniform(0.01, 9, 21842)
     config = Config(class_weights=class_weights.with_numbers('balanced', [*weights]))
-    np.testing.assert_allclose(Config.from_json(config.to_json()).class_weights_by_label, weights, rtol=1e-8)
+    np.testing.assert_allclose(class_weights.by_label(Config.from_json(config.to_json())), weights, rtol=1e-8)
     (change,) = differences(Config(), config)
     assert change.startswith('class_weights:  -> balanced=4.9') and len(change) < 300
     weights[9000] += 1
@@ -180,7 +180,7 @@ def test_numbers__of_many_classes_are_kept_and_shown_shortened() -> None:
     before, after = differences(config, other)[0].split(' -> ')
     assert before.partition(' ')[2] != after
     with pytest.raises(ConfigError, match='has no numbers yet'):
-        _ = Config(class_weights='balanced').class_weights_by_label
+        class_weights.by_label(Config(class_weights='balanced'))
 
 
 def test_run__trains_with_the_weights_and_records_them(small_config: Config, tmp_path: Any, one_layer: None) -> None:

@@ -30,7 +30,7 @@ LAYERS = (
     ('data_set', 'estimator', 'fitting'),
     ('local_estimator',),
     ('flags', 'input_pipeline', 'model_fn', 'networks.keras_revnet'),
-    ('batch_norm', 'distribution', 'input', 'moving_average', 'optimizers', 'rules', 'seeding'),
+    ('batch_norm', 'class_weights_file', 'distribution', 'input', 'moving_average', 'optimizers', 'rules', 'seeding'),
     ('class_weights', 'host_call', 'learning_rate', 'machines', 'metrics', 'presets', 'tpu', 'weights'),
     ('model_dir',),
     ('config', 'loss_scale'),

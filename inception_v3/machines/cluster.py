@@ -18,6 +18,15 @@ from console.json_content import from_json
 _PART = '[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?'
 _ADDRESS = re.compile(rf'(?:\[[0-9A-Fa-f:.]+\]|{_PART}(?:\.{_PART})*):([0-9]{{1,5}})')
 _LARGEST_PORT = 65535
+# Settings that may differ between the machines of one run: paths, and what concerns one machine alone.
+FILES = frozenset(['model_dir', 'export_dir', 'data_dir', 'train_files', 'eval_files'])
+OF_MACHINE = FILES | {'task_index', 'log_device_placement'}
+# Settings of the place of a run, without effect on its results.
+OF_PLACE = OF_MACHINE | {
+    *('worker_hosts', 'worker_timeout', 'profile_steps'),
+    *('tpu', 'master', 'tpu_zone', 'gcp_project'),
+}
+
 _KINDS = ('chief', 'worker')
 # Other tasks, and the reason why a run has none of them.
 _INSTEAD = {

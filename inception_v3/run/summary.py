@@ -6,6 +6,7 @@ from typing import Callable, Iterator, List, Optional, Tuple
 
 from compat.messages import in_rows, printable, shown
 from data.dataset_info import DIGITS_SHOWN, DatasetInfo, is_background
+from inception_v3 import class_weights
 from inception_v3.config import Config
 from inception_v3.model_dir import BEST_FOLDER
 from inception_v3.networks.registry import NETWORKS, has_auxiliary_head
@@ -175,13 +176,13 @@ def summary_of(
 def _class_weights(config: Config, data_set: Optional[DatasetInfo]) -> List[Tuple[str, str]]:
     if not config.class_weights or config.mode == 'eval':
         return []
-    names, weights = data_set.class_names if data_set else [], config.class_weights_by_label
+    names, weights = data_set.class_names if data_set else [], class_weights.by_label(config)
     # The background has no images.
     labels = range(int(is_background(names[0] if names else '')), len(weights))
     ends = [pick(labels, key=weights.__getitem__) for pick in (min, max)]
     named = dict(enumerate(map(shown, names)))
     words = [f'{weights[label]:.4g} ({named.get(label) or f"class {label}"})' for label in ends]
-    return [('class weights', f'{printable(config.class_weights_given)}, {" to ".join(words)}')]
+    return [('class weights', f'{printable(class_weights.given(config))}, {" to ".join(words)}')]
 
 
 def _named(config: Config, data_set: Optional[DatasetInfo]) -> str:

@@ -18,8 +18,8 @@ from compat.messages import shown
 from data import remote
 from data.dataset_info import DIGITS_SHOWN, DatasetInfo
 from data.files import write_whole
-from inception_v3 import __version__
-from inception_v3.config import OF_MACHINE, Config
+from inception_v3 import __version__, class_weights
+from inception_v3.config import Config
 from inception_v3.data_set import samples_of
 from inception_v3.machines import cluster
 from inception_v3.model_dir import data_files, digest_of_index, latest_step, newest_checkpoint
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from inception_v3.machines.channel import Channel, Ending
 
 # Flags that may differ. The first worker reads the weights to begin from; the numbers of class weights are compared.
-_OF_MACHINE = OF_MACHINE | {'init_from', 'class_weights'}
+_OF_MACHINE = cluster.OF_MACHINE | {'init_from', 'class_weights'}
 # Seconds until a file that another machine has written is visible, and between looks.
 _VISIBLE_WITHIN, _LOOK_EVERY = 5.0, 0.2
 # All characters of a path are shown: two paths may differ in any.
@@ -192,7 +192,7 @@ class Workers:
             'TensorFlow': tf.__version__,
             **{f'--{name}': value for name, value in fields.items() if name not in _OF_MACHINE},
         }
-        weights = ','.join(map(str, self._config.class_weights_by_label))
+        weights = ','.join(map(str, class_weights.by_label(self._config)))
         facts['the weights of classes'] = (
             hashlib.sha256(weights.encode()).hexdigest()[:DIGITS_SHOWN] if weights else 'none'
         )

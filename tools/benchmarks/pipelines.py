@@ -94,9 +94,8 @@ def naive(run: Run) -> tf.data.Dataset:
         decoded = tf.image.decode_jpeg(encoded, channels=3)
         if run.until == measurement.DECODING:
             return decoded, label
-        return tf.cast(_PREPARE[config.preprocessing](decoded, bbox, run), tf.as_dtype(config.precision)), tf.cast(
-            label, tf.int32
-        )
+        prepared = _PREPARE[config.preprocessing](decoded, bbox, run)
+        return tf.cast(prepared, tf.as_dtype(config.precision)), tf.cast(label, tf.int32)
 
     dataset = dataset.map(preprocess, config.num_parallel_calls)
     if run.until != measurement.TRANSFER:

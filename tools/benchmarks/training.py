@@ -18,8 +18,9 @@ from compat.errors import CommandError
 from console import processes
 from console.screen import Screen
 from inception_v3 import flags
-from inception_v3.config import OF_PLACE, Config, ConfigError
+from inception_v3.config import Config, ConfigError
 from inception_v3.flags import CommandLine, OwnFlag
+from inception_v3.machines.cluster import OF_PLACE
 from tools.benchmarks import command, tables
 from tools.benchmarks.measurement import answer_of
 from tools.benchmarks.tables import Spread, spread

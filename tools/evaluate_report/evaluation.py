@@ -146,7 +146,11 @@ def fit_to_data_set(
         raise ConfigError('The run was trained on made-up images: name the data set to evaluate with --data_dir.')
     notes = check_data(config)
     if changes:
-        notes += notes_on_training_files(trained, config, config.source.find(records.VALIDATION))
+        for note in notes_on_training_files(trained, config, config.source.find(records.VALIDATION)):
+            # A copy of the whole data set has been reported.
+            if note not in notes:
+                logger.info('warning: %s', note)
+                notes.append(note)
         if not info:
             # The report names the classes as the run does.
             other_data.check_labels(config, trained_data_of(trained, model.checkpoint).class_names)
@@ -163,9 +167,7 @@ def notes_on_training_files(trained: Config, config: Config, paths: Sequence[str
         both = copies_among(paths, training)
         # Those of the same data set have been reported.
         if both and (config.data_dir, config.train_files) != (trained.data_dir, trained.train_files):
-            note = f'{config.source.flag(records.VALIDATION)}: {overlap(both, paths)}'
-            logger.info('warning: %s', note)
-            yield note
+            yield f'{config.source.flag(records.VALIDATION)}: {overlap(both, paths)}'
 
 
 def notes_of(model: TrainedModel, evaluation: Evaluation, skipped: Sequence[record_checker.BadRecord]) -> List[str]:

@@ -17,9 +17,9 @@ from data import record_counts, records, remote
 from data.dataset_info import FILE_NAME
 from data.formats import FORMATS
 from data.record_counts import FileRecords
-from inception_v3 import data_set, flags, rules
+from inception_v3 import class_weights, data_set, flags, rules
 from inception_v3.class_weights import with_numbers
-from inception_v3.config import BALANCED, Config, ConfigError
+from inception_v3.config import Config, ConfigError
 from inception_v3.data_set import check_files, notes_on_files
 from inception_v3.fitting import fit_to_data_set, makes_digits, with_class_weights
 from inception_v3.input.bad_records import checker_of
@@ -76,8 +76,8 @@ def check(tpu: Optional[Topology], line: flags.CommandLine, with_xla: bool, scre
         return report
     if not tpu:
         tpu = _gpus_of(config, report)
-    weights, has_numbers = config.class_weights, config.class_weights != config.class_weights_given
-    if weights == BALANCED:
+    weights, has_numbers = config.class_weights, config.class_weights != class_weights.given(config)
+    if weights == class_weights.BALANCED:
         # Counting the labels may read all files.
         config = dataclasses.replace(config, class_weights='')
     command_line = line._replace(config=config)
@@ -103,7 +103,7 @@ def check(tpu: Optional[Topology], line: flags.CommandLine, with_xla: bool, scre
     _check_iterations(command_line, report)
     report.not_checked += _NOT_CHECKED if config.use_tpu else _NOT_CHECKED_OF_GPUS
     report.not_checked += _NOT_CHECKED_OF_MACHINES if config.machines > 1 else ()
-    report.not_checked += _NOT_CHECKED_OF_BALANCED if weights == BALANCED else ()
+    report.not_checked += _NOT_CHECKED_OF_BALANCED if weights == class_weights.BALANCED else ()
     stand_ins: Dict[str, int] = {}
     if config.use_data == 'real':
         # Missing files, or fewer files than hosts, have been reported; the graphs are built anyway.

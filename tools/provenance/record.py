@@ -9,7 +9,8 @@ from compat import tf
 from compat.errors import CheckpointError
 from compat.messages import in_rows, printable, shown
 from data import remote
-from inception_v3.config import OF_PLACE, Config, ConfigError
+from inception_v3.config import Config, ConfigError
+from inception_v3.machines.cluster import OF_PLACE
 from inception_v3.model_dir import (
     BEST_FOLDER,
     CONFIG_FILE,

@@ -7,7 +7,8 @@ from typing import Iterator, Sequence, Tuple
 from compat.messages import in_code, in_markdown, printable
 from data.dataset_info import is_background
 from data.files import write_whole
-from inception_v3.config import OF_PLACE, Config
+from inception_v3.config import Config
+from inception_v3.machines.cluster import OF_PLACE
 from inception_v3.run.export.origin import Origin
 from inception_v3.run.starts import not_default
 from inception_v3.run.trained_data import TrainedData

@@ -13,7 +13,8 @@ import numpy as np
 from compat import tf
 from compat.messages import listed
 from data import remote
-from inception_v3.config import OF_PLACE, Config, ConfigError
+from inception_v3.config import Config, ConfigError
+from inception_v3.machines.cluster import OF_PLACE
 from inception_v3.model_dir import CONFIG_FILE, read_config, recorded_config
 from inception_v3.run.evaluations import Evaluation, read_unchanged, shows_top_5
 from inception_v3.run.starts import Start, read_starts

@@ -22,7 +22,7 @@ from compat.messages import full
 from console import outputs, processes
 from console.json_content import from_json, record
 from data.files import text_of, write_whole
-from inception_v3 import flags
+from inception_v3 import class_weights, flags
 from inception_v3.config import Config, ConfigError
 from inception_v3.model_dir import differences, now, read_config, recorded_config
 from inception_v3.presets import PRESETS, own_images, steps_of_epochs
@@ -192,7 +192,7 @@ def _fitted(trial: Trial, run: Config) -> Config:
     """A trial's configuration as `fit_to_data_set` gives it for the data set and the folder of a run."""
     given = trial.command_line.given
     automatic = {name: getattr(run, name) for name in _AUTOMATIC if name not in given}
-    if run.class_weights_given == trial.config.class_weights:
+    if class_weights.given(run) == trial.config.class_weights:
         automatic['class_weights'] = run.class_weights
     config = dataclasses.replace(trial.config, model_dir=run.model_dir, **automatic)
     if trial.command_line.preset == 'own_images':
