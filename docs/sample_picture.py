@@ -11,7 +11,7 @@ import tempfile
 from PIL import Image
 from skimage import data
 
-from preprocessing.photo_pictures import Preprocessor, draw
+from tools.photo_pictures import Preprocessor, draw
 
 PICTURE = pathlib.Path(__file__).with_name('preprocessed.jpg')
 _SEED = 2

@@ -24,10 +24,10 @@ from inception_v3.run.export import origin
 from inception_v3.run.starts import read_first_steps, read_starts
 from inception_v3.run.trainer_lock import TrainerLock
 from inception_v3.weights import sources
-from preprocessing import photo_pictures
 from tests.support.checkpoints import list_checkpoints
 from tests.support.evaluations import DIGITS, EVALUATION
 from tests.support.tiers import further
+from tools import photo_pictures
 from tools.datasets import archives, conversion
 from tools.datasets.from_folder import image_sets, tables
 from tools.datasets.imagenet import pipeline as imagenet_pipeline

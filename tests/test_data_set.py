@@ -9,7 +9,6 @@ from typing import Any, Dict, List, Tuple
 import pytest
 
 from compat.errors import CommandError
-from data import tf_example
 from data.dataset_info import DatasetInfo
 from data.records import DataError
 from inception_v3 import data_set, flags
@@ -23,6 +22,7 @@ from tests.data.written_records import written
 from tests.support.foreign_records import write_foreign
 from tests.support.photos import Photo
 from tests.support.records import write_records
+from tools.datasets import image_example
 
 MINE = DatasetInfo('mine', 'here', 10, 5, 3, ['background', 'cat', 'dog'])
 
@@ -173,7 +173,7 @@ def test_check_data__names_validation_files_that_are_training_files(tmp_path: pa
         assert '1 of these 1 files are also training files, which overstates the accuracy: ' in note
     # Without a description, only the other split tells where labels begin.
     for split, first in (('train', 1), ('validation', 0)):
-        examples = [tf_example.make_example(b'a', 'JPEG', first + n, '', 1, 1, '') for n in range(3)]
+        examples = [image_example.make_example(b'a', 'JPEG', first + n, '', 1, 1, '') for n in range(3)]
         write_records(tmp_path / 'b', split, [example.SerializeToString() for example in examples])
     (note,) = data_set.check_data(dataclasses.replace(config, data_dir=str(tmp_path / 'b')))
     assert 'the labels of the splits seem to be shifted' in note

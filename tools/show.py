@@ -25,7 +25,7 @@ def main() -> int:
 
     def command(screen: Screen) -> None:
         extras.require('studies', 'matplotlib')
-        from preprocessing import photo_pictures
+        from tools import photo_pictures
 
         written = photo_pictures.show(arguments.photos, arguments.out, arguments.size, arguments.seed, screen)
         screen.clear()

@@ -1,6 +1,5 @@
 """An estimate of the memory that a run needs on this machine, and a check that it fits, before a graph is built."""
 
-import dataclasses
 import functools
 import pathlib
 from typing import Iterator, List, NamedTuple, Optional, Tuple
@@ -91,18 +90,6 @@ def evaluation_memory(config: Config) -> StepMemory:
     largest = sizes.largest * tf.as_dtype(config.precision).size
     per_image = largest + config.num_classes * FLOAT_BYTES + _image(config) * batches
     return StepMemory(waiting + weights, per_image)
-
-
-def replica_memory(config: Config, is_training: bool) -> StepMemory:
-    """The memory of a step on the device of one replica, of a run without a TPU: an estimate as for a CPU.
-
-    On a GPU it was not measured.
-    """
-    each = {name: getattr(config, name) // config.replicas for name in ('train_batch_size', 'eval_batch_size')}
-    alone = dataclasses.replace(
-        config, num_gpus=1, worker_hosts='', task_index=None, batch_norm_group_size=0, max_bad_records=0, **each
-    )
-    return training_memory(alone) if is_training else evaluation_memory(alone)
 
 
 def _copies(config: Config) -> int:

@@ -49,17 +49,6 @@ CLOUD_TPUS: Dict[str, Topology] = {
 }
 
 
-def why_not(name: str) -> str:
-    """Returns the reason why a type that Cloud TPU may have is not among `CLOUD_TPUS`."""
-    if re.match(r'v[4-9]|tpu\d', name):
-        # v5: https://github.com/tensorflow/tensorflow/issues/90807
-        return (
-            'this program runs on v2 and v3 only; TPUEstimator does not run on the runtime of v5 and later (PJRT), and '
-            'was not tried on v4'
-        )
-    return 'no such Cloud TPU'
-
-
 def software_version(tpu: Topology) -> str:
     """The software version with which a TPU VM, or the machines of a slice, are created for this program.
 

@@ -6,7 +6,7 @@ from typing import Any, List, Sequence
 
 import pytest
 
-from data import labels, records, tf_example
+from data import labels, records
 from data.dataset_info import DatasetInfo, fingerprint
 from data.labels import Labelled
 from data.records import DataError
@@ -15,6 +15,7 @@ from data.tf_example import Fields
 from tests.data.written_records import fingerprint_of
 from tests.support.records import write_records
 from tests.support.tar_files import write_tar
+from tools.datasets import image_example
 
 INFO = DatasetInfo('mine', 'here', 6, 2, 4, ['background', 'cat', 'dog', 'cup'])
 
@@ -25,7 +26,7 @@ def of(values: Sequence[int], texts: Sequence[str] = ()) -> List[Labelled]:
 
 def write(folder: Any, split: str, values: Sequence[int], texts: Sequence[str] = ()) -> None:
     examples = [
-        tf_example.make_example(b'image %d' % number, 'JPEG', each.label, each.text, 1, 1, 'name')
+        image_example.make_example(b'image %d' % number, 'JPEG', each.label, each.text, 1, 1, 'name')
         for number, each in enumerate(of(values, texts))
     ]
     write_records(folder, split, [example.SerializeToString() for example in examples])

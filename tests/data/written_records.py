@@ -5,7 +5,7 @@ from typing import Any, Iterable, List, NamedTuple, Tuple
 from compat import tf
 from data import records
 from data.dataset_info import SplitFingerprint
-from data.tf_example import Box
+from tools.datasets.image_example import Box
 
 
 def written(data_dir: Any, split: str, counts: List[int]) -> List[str]:

@@ -21,6 +21,7 @@ from inception_v3.input.record_preprocessing import RecordPreprocessing
 from tests.fuzz import child
 from tests.support.images import saved
 from tests.support.records import framed
+from tools.datasets import image_example
 from tools.datasets.audit.shard import ShardAuditor
 
 NUM_CLASSES = 6
@@ -105,9 +106,9 @@ def make_image(images: List[bytes], draw: random.Random) -> bytes:
 
 
 def make_example(images: List[bytes], draw: random.Random) -> bytes:
-    boxes = [tf_example.Box(0.1, 0.2, 0.6, 0.7)] * draw.choice([0, 0, 1, 2, 300])
+    boxes = [image_example.Box(0.1, 0.2, 0.6, 0.7)] * draw.choice([0, 0, 1, 2, 300])
     image = make_image(images, draw) if draw.random() < 0.7 else images[0]
-    example = tf_example.make_example(image, 'JPEG', draw.choice([1, 5]), 'cat', 60, 80, 'a.jpg', boxes=boxes)
+    example = image_example.make_example(image, 'JPEG', draw.choice([1, 5]), 'cat', 60, 80, 'a.jpg', boxes=boxes)
     if draw.random() < 0.3:
         spoil_fields(example, draw)
     serialized = example.SerializeToString(deterministic=True)
@@ -267,7 +268,7 @@ def check(path: str, pipelines: Pipelines, checker: RecordChecker, auditor: Shar
 def main(cases: int, folder: pathlib.Path) -> None:
     images = real_images()
     path = str(folder / 'train-00000-of-00001')
-    good = tf_example.make_example(images[0], 'JPEG', 1, 'cat', 60, 80, 'a.jpg').SerializeToString()
+    good = image_example.make_example(images[0], 'JPEG', 1, 'cat', 60, 80, 'a.jpg').SerializeToString()
     pipelines, checker = Pipelines(path, good), RecordChecker(NUM_CLASSES)
     auditor = ShardAuditor('tfrecord', Fields(), NUM_CLASSES, multiprocessing.get_context('spawn').Value('q', 0))
     # The largest allowed image takes 300 MB as bytes, and 1.2 GB more as floats for resizing.

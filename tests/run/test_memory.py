@@ -26,7 +26,6 @@ from inception_v3.run.memory import (
     check_fits,
     evaluation_memory,
     in_words,
-    replica_memory,
     sizes_for,
     training_memory,
 )
@@ -150,15 +149,6 @@ def test_check_fits__checks_training_and_evaluation_and_names_the_flag(name: str
     with pytest.raises(ConfigError, match=f'^--{flag}=100000000, [^\n]*$') as caught:
         check_fits(config, 4 * GIB, eval_flag='batch_size')
     assert 'eval_batch_size' not in str(caught.value)
-
-
-def test_replica_memory__is_that_of_one_replica_with_its_images() -> None:
-    together = dataclasses.replace(
-        SMALL, num_gpus=4, worker_hosts='a:1,b:1', task_index=0, train_batch_size=800, batch_norm_group_size=4
-    )
-    alone = dataclasses.replace(SMALL, train_batch_size=100, eval_batch_size=SMALL.eval_batch_size // 8)
-    for is_training, memory in ((True, training_memory), (False, evaluation_memory)):
-        assert replica_memory(together, is_training) == memory(alone)
 
 
 def test_check_fits__each_of_several_machines_has_its_share_of_the_batch() -> None:

@@ -5,7 +5,7 @@ from typing import List, NamedTuple
 import numpy as np
 
 from compat import tf
-from data import tf_example
+from tools.datasets import image_example
 
 
 def encode_jpeg(pixels: np.ndarray, quality: int = 95) -> bytes:
@@ -26,7 +26,7 @@ class Photo(NamedTuple):
 def photo_example(photo: Photo) -> tf.train.Example:
     """Returns the record of a photograph."""
     height, width, _ = photo.pixels.shape
-    example = tf_example.make_example(photo.encoded, 'JPEG', photo.label, 'class', height, width, 'photo.jpg')
+    example = image_example.make_example(photo.encoded, 'JPEG', photo.label, 'class', height, width, 'photo.jpg')
     for column, corner in enumerate(['ymin', 'xmin', 'ymax', 'xmax']):
         values = photo.boxes[:, column].tolist()
         example.features.feature[f'image/object/bbox/{corner}'].float_list.value.extend(values)

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from preprocessing.photo_pictures import DRAWS, Preprocessor
 from tests.support.commands import run
 from tests.support.images import CAT, saved
+from tools.photo_pictures import DRAWS, Preprocessor
 from tools.show import main
 
 PHOTO = np.ascontiguousarray(CAT[:64, :96])
@@ -51,9 +51,9 @@ def test_preprocessor__draws_differ_and_repeat(preprocessor: Preprocessor) -> No
 def test_show__names_files_and_refuses_bad_ones(
     preprocessor: Preprocessor, tmp_path: pathlib.Path, monkeypatch: Any
 ) -> None:
-    monkeypatch.setattr('preprocessing.photo_pictures.DRAWS', 2)
-    monkeypatch.setattr('preprocessing.photo_pictures._DPI', 20)
-    monkeypatch.setattr('preprocessing.photo_pictures.Preprocessor', lambda size, seed: preprocessor)
+    monkeypatch.setattr('tools.photo_pictures.DRAWS', 2)
+    monkeypatch.setattr('tools.photo_pictures._DPI', 20)
+    monkeypatch.setattr('tools.photo_pictures.Preprocessor', lambda size, seed: preprocessor)
     jpeg = saved(PHOTO, 'JPEG')
     for name, content in (('a/cat.jpg', jpeg), ('b/cat.jpg', jpeg), ('cut.jpg', jpeg[:-400]), ('no.jpg', b'text')):
         (tmp_path / name).parent.mkdir(exist_ok=True)

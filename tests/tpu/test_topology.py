@@ -12,7 +12,6 @@ from inception_v3.tpu.topology import (
     is_emulated,
     software_version,
     unreachable_folders,
-    why_not,
 )
 
 
@@ -31,12 +30,6 @@ def test_cloud_tpus__have_8_cores_per_host_and_their_memory() -> None:
 def test_software_version__of_a_slice_is_that_of_several_machines() -> None:
     versions = [software_version(CLOUD_TPUS[name]) for name in ('v2-8', 'v3-32')]
     assert versions == ['tpu-vm-tf-2.15.1-se', 'tpu-vm-tf-2.15.1-pod-se']
-
-
-def test_why_not__says_whether_a_type_is_a_later_tpu() -> None:
-    for name in ('v4-8', 'v5litepod-8', 'v9-8', 'tpu7x'):
-        assert why_not(name).startswith('this program runs on v2 and v3 only')
-    assert [why_not(name) for name in ('v3-16', 'v10-8', 'xv4-8')] == ['no such Cloud TPU'] * 3
 
 
 @pytest.mark.parametrize(('cores', 'hosts'), [(8, 1), (32, 4), (2048, 256), (4, 1)])

@@ -10,7 +10,6 @@ import pytest
 from compat import tf
 from inception_v3.config import Config
 from inception_v3.model_fn import inception_model_fn
-from inception_v3.run import trained_model
 from inception_v3.run.starts import read_starts
 from inception_v3.weights import sources
 from inception_v3.weights.beginning import BeginHook
@@ -18,6 +17,7 @@ from inception_v3.weights.sources import AVERAGE
 from tests.support.checkpoints import saved_variables
 from tests.support.runs import FinishedRun, execute
 from tests.support.tiers import further
+from tools import trained_model
 from tools.provenance import __main__ as provenance
 
 IMAGES = np.random.RandomState(0).uniform(-1, 1, [4, 75, 75, 3]).astype(np.float32)

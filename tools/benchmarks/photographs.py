@@ -15,10 +15,9 @@ import numpy as np
 
 from compat import tf
 from console import extras
-from data import tf_example
 from data.dataset_info import FILE_NAME
 from inception_v3.config import Config
-from tools.datasets import writing
+from tools.datasets import image_example, writing
 
 DATA_DIR = os.path.join('runs', 'benchmarks', 'photographs')
 TRAIN_IMAGES = 1024
@@ -76,7 +75,7 @@ def _example(sources: List[np.ndarray], index: int) -> tf.train.Example:
     label = 1 + random.randint(len(sources))
     encoded, height, width = _photograph(sources[label - 1], random)
     text, name = f'photograph {label}', f'generated-{index:05d}.jpg'
-    return tf_example.make_example(encoded, 'JPEG', label, text, height, width, name)
+    return image_example.make_example(encoded, 'JPEG', label, text, height, width, name)
 
 
 def _photograph(source: np.ndarray, random: np.random.RandomState) -> Tuple[bytes, int, int]:

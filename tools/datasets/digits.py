@@ -43,8 +43,7 @@ def build(
     larger one. Of `rare` digits, only a tenth of them is written. All validation images of the digits are written.
     """
     from compat import tf
-    from data import tf_example
-    from tools.datasets import writing
+    from tools.datasets import image_example, writing
     from tools.datasets.writing import digest, split_by_content
 
     extras.require('demo', 'sklearn')
@@ -79,7 +78,7 @@ def build(
             rgb = _enlarge(pixels[index])
             label = digits.index(digit_of[index]) + 1
             encoded, text, (height, width, _) = session.run(encode, {image: rgb}), classes[label - 1], rgb.shape
-            return tf_example.make_example(encoded, 'JPEG', label, text, height, width, f'digit-{index:04d}')
+            return image_example.make_example(encoded, 'JPEG', label, text, height, width, f'digit-{index:04d}')
 
         examples = [[functools.partial(example, index) for index in part] for part in (train, validation)]
         shards = TRAIN_SHARDS, VALIDATION_SHARDS

@@ -15,10 +15,11 @@ from typing import Callable, Dict, Iterable, Iterator, List, Optional, Sequence,
 from google.protobuf import json_format
 
 from compat import tf
-from data import remote, tf_example
+from data import remote
 from data.dataset_info import DatasetInfo, SplitFingerprint
 from data.records import TRAIN, VALIDATION, DataError, shard_path, shares
 from data.tar.layout import LABEL_EXTENSION
+from tools.datasets import image_example
 from tools.datasets.conversion import Progress, StartProgress, watched
 
 # The extension of the file with a record's fields other than image and label, for the conversion back.
@@ -148,7 +149,7 @@ def label_and_image(example: tf.train.Example) -> Tuple[Optional[int], bytes]:
 
 def extension_of(encoded: bytes) -> Optional[str]:
     """The extension of a decodable image in a tar shard; None for a GIF file, which shards cannot hold."""
-    return _EXTENSIONS.get(tf_example.format_of(encoded))
+    return _EXTENSIONS.get(image_example.format_of(encoded))
 
 
 def add_sample(

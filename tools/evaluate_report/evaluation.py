@@ -25,16 +25,15 @@ from inception_v3.input.infeed import Infeed
 from inception_v3.input_pipeline import InputPipeline
 from inception_v3.model_dir import check_writable, digest_of_index
 from inception_v3.model_fn import inception_model_fn
-from inception_v3.run import trained_model
 from inception_v3.run.evaluations import RESULTS_FILE, Evaluation, evaluation_of, read_evaluations, shortfall
 from inception_v3.run.failures import bad_records_explained
 from inception_v3.run.memory import check_fits
 from inception_v3.run.trained_data import trained_data_of
-from inception_v3.run.trained_model import TrainedModel
-from tools import other_data
+from tools import other_data, trained_model
 from tools.evaluate_report import JSON_FILE, predictions
 from tools.evaluate_report.analysis import ErrorAnalysis
 from tools.evaluate_report.page import ErrorReport
+from tools.trained_model import TrainedModel
 
 # The batches of a TPU run do not fit into the memory of a laptop.
 BATCH_AT_MOST = 64

@@ -25,12 +25,11 @@ from inception_v3.config import Config, ConfigError
 from inception_v3.data_set import check_data, description_of
 from inception_v3.input.bad_records import BadRecords
 from inception_v3.model_dir import check_writable
-from inception_v3.run import trained_model
 from inception_v3.run.evaluations import changed_since_training
 from inception_v3.run.export import card, origin
 from inception_v3.run.failures import bad_records_explained
 from inception_v3.run.trained_data import trained_data_of
-from tools import other_data
+from tools import other_data, trained_model
 from tools.export import prepare
 from tools.export.formats import FORMATS, of_variables
 from tools.export.network import DECODING, INPUT, Batch, FrozenNetwork, batches, describe, freeze

@@ -16,9 +16,9 @@ from inception_v3.input.record_preprocessing import RecordPreprocessing
 from inception_v3.input_pipeline import InputPipeline
 from inception_v3.model_fn import inception_model_fn
 from inception_v3.run.trained_data import TrainedData
-from inception_v3.run.trained_model import TrainedModel
 from preprocessing.preprocessings import preprocessing_for
 from preprocessing.viewing import resize_as_viewed
+from tools.trained_model import TrainedModel
 
 INPUT, LOGITS, PROBABILITIES = 'images', 'logits', 'probabilities'
 # For readers of descriptions and of model cards.

@@ -15,10 +15,9 @@ from inception_v3.model_dir import digest_of_checkpoint, digest_of_values, is_co
 from inception_v3.model_fn import inception_model_fn
 from inception_v3.networks import layers
 from inception_v3.networks.registry import NETWORKS
-from inception_v3.run import trained_model
 from inception_v3.weights.selection import HEAD, Patterns
 from preprocessing.decoding import decode_image
-from tools import image_batches
+from tools import image_batches, trained_model
 from tools.datasets.intake import Intake
 from tools.features import POOL, graph_2015
 from tools.image_batches import bytes_per_image, check_batch, report

@@ -15,14 +15,14 @@ from inception_v3.config import ConfigError
 from inception_v3.input.infeed import Infeed
 from inception_v3.model_dir import CONFIG_FILE, LIST_FILE
 from inception_v3.model_fn import EXPORT_SIGNATURE, inception_model_fn
-from inception_v3.run import trained_model
 from inception_v3.run.export import origin
 from inception_v3.run.export.origin import Origin
 from inception_v3.run.memory import check_fits
 from inception_v3.run.trained_data import trained_data_of
-from inception_v3.run.trained_model import TrainedModel
 from preprocessing.viewing import resize_as_viewed
+from tools import trained_model
 from tools.image_batches import bytes_per_image, run_decoding
+from tools.trained_model import TrainedModel
 
 
 class Classifier(NamedTuple):

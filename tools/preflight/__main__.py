@@ -1,5 +1,6 @@
 """Checks without a TPU or GPUs whether a run can start there: inception-v3 preflight --topology=v2-8 [flags]."""
 
+import re
 import sys
 from typing import Optional, Sequence
 
@@ -63,13 +64,24 @@ def _topology(name: str, line: flags.CommandLine) -> Optional[Topology]:
     if name in CLOUD_TPUS:
         return CLOUD_TPUS[name]
     if name or not topology.is_emulated(tpu):
-        problem = f'--topology={name}: {topology.why_not(name)}' if name else '--topology: name the TPU of the run'
+        problem = f'--topology={name}: {_why_not(name)}' if name else '--topology: name the TPU of the run'
         others = '--tpu=emulated:CORES, or, for a run on GPUs, --num_gpus or --accelerator=gpu'
         raise ConfigError(f'{problem}. Choose from {", ".join(CLOUD_TPUS)}; or give {others}.')
     try:
         return topology.emulated(str(tpu))
     except ValueError as error:
         raise ConfigError(f'--tpu={tpu}: {error}.')
+
+
+def _why_not(name: str) -> str:
+    """The reason why a type that Cloud TPU may have is not among `CLOUD_TPUS`."""
+    if re.match(r'v[4-9]|tpu\d', name):
+        # v5: https://github.com/tensorflow/tensorflow/issues/90807
+        return (
+            'this program runs on v2 and v3 only; TPUEstimator does not run on the runtime of v5 and later (PJRT), and '
+            'was not tried on v4'
+        )
+    return 'no such Cloud TPU'
 
 
 if __name__ == '__main__':

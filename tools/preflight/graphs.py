@@ -23,7 +23,7 @@ from inception_v3.estimator import ReplicatedEstimator, arguments_of
 from inception_v3.input_pipeline import InputPipeline
 from inception_v3.model_dir import check_fits_graph
 from inception_v3.model_fn import inception_model_fn
-from inception_v3.run.memory import replica_memory
+from inception_v3.run.memory import StepMemory, evaluation_memory, training_memory
 from inception_v3.tpu import slices
 from inception_v3.tpu.emulation import fixed_topology
 from inception_v3.tpu.supported import Flaw, line_of, python_flaws, unsupported
@@ -119,6 +119,18 @@ def _report_replicas(report: Report, config: Config, section: str, graph: tf.Gra
     report.add(place, "a replica's; with what updates them" if is_training else '', variable_bytes=memory.variables)
     report.add(place, f'of {images:,} images', activation_bytes=memory.per_image * images)
     report.add(place, 'estimated, as measured on CPUs', total_bytes=memory.of(images))
+
+
+def replica_memory(config: Config, is_training: bool) -> StepMemory:
+    """The memory of a step on the device of one replica, of a run without a TPU: an estimate as for a CPU.
+
+    On a GPU it was not measured.
+    """
+    each = {name: getattr(config, name) // config.replicas for name in ('train_batch_size', 'eval_batch_size')}
+    alone = dataclasses.replace(
+        config, num_gpus=1, worker_hosts='', task_index=None, batch_norm_group_size=0, max_bad_records=0, **each
+    )
+    return training_memory(alone) if is_training else evaluation_memory(alone)
 
 
 def _with_few_replicas(config: Config) -> Config:

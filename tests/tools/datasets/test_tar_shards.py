@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from compat import tf
-from data import dataset_info, records, tf_example
+from data import dataset_info, records
 from data.dataset_info import DatasetInfo, fingerprint
 from data.formats import FORMATS
 from data.tar.shard import Sample, Shard
@@ -22,6 +22,7 @@ from tests.support.photos import Photo, photo_example
 from tests.support.records import write_records
 from tests.support.spellings import spellings
 from tests.support.tar_files import write_tar
+from tools.datasets import image_example
 from tools.datasets.tar_shards import __main__ as tar_shards_command
 
 
@@ -92,7 +93,7 @@ def test_foreign_shards__become_records(photos: List[Photo], tmp_path: pathlib.P
     done = tar_shards('write', tmp_path / 'tar', tmp_path / 'records')
     assert done.returncode == 0, done.stderr
     first, second = examples(str(tmp_path / 'records' / 'train-00000-of-00001'))
-    assert first == tf_example.make_example(photos[0].encoded, 'JPEG', 1, '', 300, 451, '1.jpg')
+    assert first == image_example.make_example(photos[0].encoded, 'JPEG', 1, '', 300, 451, '1.jpg')
     feature = second.features.feature
     assert feature['image/format'].bytes_list.value[:] == [b'PNG']
     with tf.Session() as session:

@@ -11,16 +11,16 @@ from typing import Any, Callable, List, Set, Tuple
 import pytest
 
 from compat import tf
-from data import records, tf_example
+from data import records
 from tests.data.written_records import examples, read
-from tools.datasets import conversion, writing
+from tools.datasets import conversion, image_example, writing
 from tools.datasets.writing import digest, split_by_content
 
 
 @pytest.mark.parametrize(('count', 'shards'), [(10, 3), (3, 5), (100, 16)])
 def test_shards_share_the_examples_evenly_and_in_order(tmp_path: pathlib.Path, count: int, shards: int) -> None:
     def numbered(number: int) -> Callable[[], tf.train.Example]:
-        return lambda: tf_example.make_example(b'', 'JPEG', number, '', 1, 1, '')
+        return lambda: image_example.make_example(b'', 'JPEG', number, '', 1, 1, '')
 
     moved: List[int] = []
     writing.write_shards(str(tmp_path), records.TRAIN, [*map(numbered, range(count))], shards, moved.append)

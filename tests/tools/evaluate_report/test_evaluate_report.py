@@ -13,10 +13,9 @@ import scipy.stats
 import sklearn.metrics
 
 from compat import tf
-from data import dataset_info, records, tf_example, tfrecord_files
+from data import dataset_info, records, tfrecord_files
 from inception_v3.config import Config
 from inception_v3.input.infeed import Infeed
-from inception_v3.run import trained_model
 from inception_v3.run.evaluations import Evaluation, append_evaluation, read_evaluations
 from tests.support import commands
 from tests.support.graphs import evaluate
@@ -27,6 +26,8 @@ from tests.support.runs import FinishedRun, make_small_config, one_layer_run
 from tests.support.saved_models import classify
 from tests.support.spellings import spellings
 from tests.tools.evaluate_report.test_predictions import write as write_predictions
+from tools import trained_model
+from tools.datasets import image_example
 from tools.evaluate_report import __main__ as evaluate_report
 from tools.evaluate_report import evaluation as evaluating
 from tools.evaluate_report.analysis import ErrorAnalysis
@@ -309,7 +310,7 @@ def test_data__that_is_incomplete_or_trained_on_is_said_in_the_report(
 
 
 def test_files__whose_labels_begin_elsewhere_than_the_runs_are_refused(trained: Config, tmp_path: Any) -> None:
-    example = tf_example.make_example(b'image', 'JPEG', 0, '', 1, 1, 'name').SerializeToString()
+    example = image_example.make_example(b'image', 'JPEG', 0, '', 1, 1, 'name').SerializeToString()
     write_records(tmp_path, records.VALIDATION, [example])
     code, _, err = run(str(trained.model_dir), f'--eval_files={tmp_path}/validation-*', f'--out={tmp_path}/out')
     assert code == 2 and "labels are 0, the background in the run's classes" in err[-1] and '.json' not in err[-1]

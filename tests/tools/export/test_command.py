@@ -23,7 +23,6 @@ from compat.errors import CommandError
 from compat.messages import in_markdown
 from data import dataset_info, records
 from inception_v3.networks.registry import NETWORKS
-from inception_v3.run import trained_model
 from inception_v3.run.trained_data import TrainedData
 from tests.data.written_records import examples
 from tests.support import commands
@@ -31,6 +30,7 @@ from tests.support.records import validation_set
 from tests.support.runs import ONE_LAYER, FinishedRun, evaluations
 from tests.support.spellings import spellings
 from tests.support.tiers import further
+from tools import trained_model
 from tools.datasets.writing import label_and_image
 from tools.export import __main__ as command
 from tools.export import prepare

@@ -16,6 +16,8 @@ from inception_v3.config import Config
 from inception_v3.input import record_preprocessing
 from inception_v3.input_pipeline import InputPipeline
 from inception_v3.networks.registry import NETWORKS
+from inception_v3.presets import PRESETS
+from inception_v3.run.memory import evaluation_memory, training_memory
 from inception_v3.tpu.supported import flaw
 from inception_v3.tpu.topology import CLOUD_TPUS, emulated
 from tests.support.preflights import FAKE, errors_of, run
@@ -192,3 +194,13 @@ def test_unsummed_gradients_and_unknown_batch_size__are_errors(one_layer: None, 
         patch.setattr(InputPipeline, 'transfer', lambda self, dataset, batch_size: dataset.batch(batch_size))
         (error,) = errors_of(*FAKE, '--topology=v2-8', '--mode=train')
         assert 'the graph of training cannot be built' in error and '(?, 75, 75, 3)' in error
+
+
+def test_replica_memory__is_that_of_one_replica_with_its_images() -> None:
+    small = Config(**{**PRESETS['digits'], 'model_dir': 'unused', 'use_data': 'fake', 'depth_multiplier': 0.01})
+    together = dataclasses.replace(
+        small, num_gpus=4, worker_hosts='a:1,b:1', task_index=0, train_batch_size=800, batch_norm_group_size=4
+    )
+    alone = dataclasses.replace(small, train_batch_size=100, eval_batch_size=small.eval_batch_size // 8)
+    for is_training, memory in ((True, training_memory), (False, evaluation_memory)):
+        assert graphs.replica_memory(together, is_training) == memory(alone)

@@ -186,6 +186,8 @@ def test_seed__hosts_divide_records_instead_of_files(one_layer: None, digits_dir
     [
         (['--topology=w2-8'], ['--topology=w2-8', 'no such Cloud TPU', 'v2-8', 'v3-2048']),
         (['--topology=v5litepod-16'], ['--topology=v5litepod-16: this program runs on v2 and v3 only; ', '(PJRT)']),
+        *((['--topology=' + name], ['this program runs on v2 and v3 only']) for name in ('v4-8', 'v9-8', 'tpu7x')),
+        *((['--topology=' + name], ['no such Cloud TPU']) for name in ('v3-16', 'v10-8', 'xv4-8')),
         (['--tpu=node'], ['--topology', 'name the TPU', 'v2-8', '--tpu=emulated:CORES']),
         (['--tpu=emulated:8x3'], ['--tpu=emulated:8x3', '3 hosts']),
         (['--topology=v2-8', '--xla=7'], ['xla=7', 'must be True or False']),

@@ -14,11 +14,11 @@ import pytest
 
 from compat.errors import CommandError
 from inception_v3.config import Config
-from inception_v3.run import trained_model
 from inception_v3.run.trained_data import misplaced_class, trained_data_of
 from inception_v3.weights import sources
 from inception_v3.weights.sources import WeightsError
 from tests.support.weights import NARROW, narrow
+from tools import trained_model
 from tools.weights import __main__ as command
 from tools.weights import architecture, class_names, descriptions, foreign, state_dicts
 from tools.weights.choices import ADD, DROP, KEEP

@@ -12,7 +12,6 @@ import PIL.Image
 import pytest
 
 from inception_v3.config import Config
-from inception_v3.run import trained_model
 from inception_v3.weights import sources
 from inception_v3.weights.sources import WeightsError
 from tests.support.checkpoints import saved_variables
@@ -20,6 +19,7 @@ from tests.support.spellings import spellings
 from tests.support.state_dicts import with_training_state
 from tests.support.tiers import further
 from tests.support.weights import CLASSES, NARROW, keras_file, narrow
+from tools import trained_model
 from tools.weights import __main__ as command
 from tools.weights import architecture, comparison, foreign, state_dicts, writing
 

@@ -11,12 +11,11 @@ from compat import tf
 from compat.messages import counted, full
 from console import outputs
 from console.screen import failure
-from data import tf_example
 from data.dataset_info import DatasetInfo
 from data.files import write_whole
 from data.records import TRAIN, VALIDATION, DataError
 from tools import image_files
-from tools.datasets import conversion, writing
+from tools.datasets import conversion, image_example, writing
 from tools.datasets.classes import ClassImages, alike, remarks
 from tools.datasets.conversion import Say
 from tools.datasets.from_folder import image_sets
@@ -250,5 +249,5 @@ def _example(file: ImageFile, label: int, accepted: _Accepted, intake: Intake) -
         raise DataError(f'{full(file.path)} {error}; it was changed during the conversion.')
     if digest(encoded) != accepted.digest:
         raise DataError(f'{full(file.path)} was changed during the conversion. Run the same command again.')
-    kind, name = tf_example.format_of(encoded), os.path.basename(file.path)
-    return tf_example.make_example(encoded, kind, label, file.class_name, accepted.height, accepted.width, name)
+    kind, name = image_example.format_of(encoded), os.path.basename(file.path)
+    return image_example.make_example(encoded, kind, label, file.class_name, accepted.height, accepted.width, name)

@@ -26,16 +26,16 @@ from compat.errors import CommandError
 from compat.messages import full, shown
 from console import outputs
 from console.json_content import from_json, record
-from data import records, remote, tf_example
+from data import records, remote
 from data.dataset_info import DatasetInfo, SplitFingerprint
 from data.files import write_whole
 from data.records import TRAIN, VALIDATION, DataError
-from data.tf_example import Box
 from preprocessing.decoding import decode_image
 from tools import image_header
-from tools.datasets import conversion, writing
+from tools.datasets import conversion, image_example, writing
 from tools.datasets.archives import read_file
 from tools.datasets.conversion import Progress, Say, StartProgress, watched
+from tools.datasets.image_example import Box
 from tools.datasets.imagenet import source as imagenet_source
 from tools.datasets.imagenet.source import AnnotatedBox, Image
 from tools.datasets.intake import DAMAGED, ROTATED, damage_in
@@ -338,7 +338,9 @@ def _examples(images: List[PlannedImage], report: ShardReport) -> Iterator[tf.tr
             report.notes.setdefault(DAMAGED, []).append(image.filename)
         if image_header.orientation(content) != image_header.UPRIGHT:
             report.notes.setdefault(ROTATED, []).append(image.filename)
-        yield tf_example.make_example(encoded, 'JPEG', label, text, height, width, image.filename, image.synset, boxes)
+        yield image_example.make_example(
+            encoded, 'JPEG', label, text, height, width, image.filename, image.synset, boxes
+        )
 
 
 @functools.lru_cache(maxsize=None)
@@ -360,7 +362,7 @@ def _as_rgb_jpeg() -> Callable[[bytes], Tuple[bytes, int, int, str]]:
 
     def convert_image(encoded: bytes) -> Tuple[bytes, int, int, str]:
         feed = {content: encoded}
-        kind = tf_example.format_of(encoded)
+        kind = image_example.format_of(encoded)
         if kind == 'JPEG' and session.run(components, feed) == 4:
             kind = 'CMYK'
         if kind == 'JPEG':

@@ -18,9 +18,9 @@ from compat.messages import shown
 from console import extras, inputs
 from data import remote
 from data.records import DataError
-from data.tf_example import Box
 from tools.datasets import archives
 from tools.datasets.archives import read_file
+from tools.datasets.image_example import Box
 
 _SYNSET = re.compile(r'n\d{8}')
 _CLASS_ARCHIVE = re.compile(r'(n\d{8})\.tar')

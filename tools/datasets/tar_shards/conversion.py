@@ -23,7 +23,7 @@ from data.tar.shard import Sample, SampleChecker, Shard
 from data.tf_example import Fields
 from preprocessing.decoding import decode_image
 from tools import image_header
-from tools.datasets import conversion, writing
+from tools.datasets import conversion, image_example, writing
 from tools.datasets.conversion import Say
 from tools.datasets.intake import DAMAGED, ROTATED, damage_in
 
@@ -137,8 +137,8 @@ class _Reader:
                         example.features.feature[writing.LABEL].int64_list.value[:] = [label]
                         return example
         encoded, (height, width, _) = self._session.run([self._png, self._shape], {self._encoded: encoded})
-        return tf_example.make_example(
-            encoded, tf_example.format_of(encoded), label, '', int(height), int(width), os.path.basename(name)
+        return image_example.make_example(
+            encoded, image_example.format_of(encoded), label, '', int(height), int(width), os.path.basename(name)
         )
 
 

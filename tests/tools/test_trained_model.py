@@ -9,9 +9,9 @@ import pytest
 from compat import tf
 from compat.errors import CheckpointError
 from inception_v3.config import Config
-from inception_v3.run import trained_model
 from inception_v3.run.starts import write_start
 from tests.support.checkpoints import save_step
+from tools import trained_model
 
 
 def test_find__uses_the_cpu(tmp_path: Any) -> None:
