@@ -4,6 +4,7 @@ import functools
 from typing import Callable, Dict, List, NamedTuple, Sequence
 
 from compat import tf
+from compat.deferred import deferred
 from data import records, tf_example, tfrecord
 from data.tf_example import Fields
 
@@ -23,44 +24,16 @@ class Format(NamedTuple):
     parse: Callable[[tf.Tensor, bool, Fields], tf_example.ParsedRecord]
 
 
-# Counted once for a data set, which then has `.records.json`: reading in the graph needs no other reader of the files.
-def _count_records(paths: Sequence[str]) -> List[int]:
-    from data import tfrecord_files
-
-    return tfrecord_files.count_records(paths)
-
-
-def _count_samples(paths: Sequence[str]) -> List[int]:
-    from data.tar.shard import count
-
-    return records.count_each(paths, count)
-
-
-# Only runs on tar shards read them.
-def _tar_is_read_whole(path: str) -> bool:
-    from data.tar import reader
-
-    return reader.is_read_whole(path)
-
-
-def _tar_reader(any_path: str, ahead: int, paths: Sequence[str], fields: Fields) -> Callable[..., tf.data.Dataset]:
-    from data.tar import layout, reader
-
-    return reader.reader(any_path, ahead, layout.label_of(fields.label))
-
-
-def _tar_parse(serialized: tf.Tensor, with_boxes: bool, fields: Fields) -> tf_example.ParsedRecord:
-    from data.tar import reader
-
-    return reader.parse(serialized, fields.label_offset)
-
+# Most runs read no tar shards; and records are counted once for a data set, which then has `.records.json`.
+_label_of = deferred('data.tar.layout:label_of')
+_read_tar, _parse_tar = deferred('data.tar.reader:reader'), deferred('data.tar.reader:parse')
 
 # By the values of --data_format.
 FORMATS: Dict[str, Format] = {
     'tfrecord': Format(
         records.shard_path,
         records.find_shards,
-        _count_records,
+        deferred('data.tfrecord_files:count_records'),
         lambda path: False,
         records.expected_sizes,
         lambda any_path, ahead, paths, fields: tfrecord.reader(any_path, ahead, paths),
@@ -69,10 +42,10 @@ FORMATS: Dict[str, Format] = {
     'tar': Format(
         lambda *shard: f'{records.shard_path(*shard)}.tar',
         functools.partial(records.find_shards, is_tar=True),
-        _count_samples,
-        _tar_is_read_whole,
+        functools.partial(records.count_each, count=deferred('data.tar.shard:count')),
+        deferred('data.tar.reader:is_read_whole'),
         records.sizes_of,
-        _tar_reader,
-        _tar_parse,
+        lambda any_path, ahead, paths, fields: _read_tar(any_path, ahead, _label_of(fields.label)),
+        lambda serialized, with_boxes, fields: _parse_tar(serialized, fields.label_offset),
     ),
 }

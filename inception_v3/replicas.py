@@ -118,10 +118,7 @@ def custom_gradient(
 
 
 def merged(function: Callable[..., Any], *values: Any) -> Any:
-    """The result of a function of the first replica's values, which is called once for all replicas.
-
-    Within the function, `update` reaches the copies of a variable on all replicas.
-    """
+    """The result of a function of the first replica's values, which is called once for all replicas."""
     if not are_several():
         return function(*values)
 
@@ -131,21 +128,12 @@ def merged(function: Callable[..., Any], *values: Any) -> Any:
     return tf.distribute.get_replica_context().merge_call(merge, args=values)
 
 
-def update(variable: tf.Variable, function: Callable[..., Any], *arguments: Any) -> Any:
-    """Calls a function of a variable and of further arguments, of which some may be variables, on each copy.
-
-    It is for functions that `merged` calls.
-    """
-    if not are_several():
-        return function(variable, *arguments)
-    return tf.distribute.get_strategy().extended.update(variable, function, args=arguments)
-
-
 def add_one(step: tf.Variable, name: Optional[str] = None) -> tf.Operation:
     """Adds 1 to a variable of all replicas."""
     if not are_several():
         return tf.assign_add(step, 1, name=name).op
-    return merged(lambda: update(step, lambda copy: tf.assign_add(copy, 1)))
+    extended = tf.distribute.get_strategy().extended
+    return merged(lambda: extended.update(step, lambda copy: tf.assign_add(copy, 1)))
 
 
 def apply_gradients_if(condition: tf.Tensor, optimizer: tf.train.Optimizer, pairs: Sequence[Any]) -> tf.Operation:

@@ -13,10 +13,10 @@ from data import records
 from inception_v3.config import Config
 from inception_v3.estimator import make_estimator
 from inception_v3.fitting import with_settled_threads
-from inception_v3.run.starts import write_start
 from tests.support.checkpoints import saved_variables
 from tests.support.photos import Photo, photo_example
 from tests.support.pipelines import read
+from tests.support.recorded import write_start
 from tests.support.runs import execute, make_small_config
 from tests.support.shared import once
 from tools.datasets import writing

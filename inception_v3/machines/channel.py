@@ -42,8 +42,6 @@ _TOLD_WITHIN = 1.0
 # Seconds after which a wait looks whether the run has ended.
 _LOOK_EVERY = 0.5
 _LARGEST_CODE = 255
-# In a queue, after the last value of a worker that has ended well.
-_NO_MORE = object()
 _HAS_LEFT = '%s has left: %s; another process may come in its place within %d s'
 
 
@@ -128,6 +126,8 @@ class Channel(abc.ABC):
     Attributes:
       on_end: called, on a thread of its own, when another worker is lost or ends with an error. Whoever waits for
         another worker gets the same ending as an error.
+      has_begun: whether all workers were there at the same time, and the first has let the run begin: from then on,
+        none is replaced.
     """
 
     def __init__(self, place: cluster.Place, on_end: Callable[[Ending], None]):
@@ -138,8 +138,7 @@ class Channel(abc.ABC):
         # Whether `on_end` has returned, which it does not if it ends the process.
         self._is_handled = False
         self._has_left = False
-        # Whether all workers were there at the same time: from now on, none is replaced.
-        self._has_begun = False
+        self.has_begun = False
         # Workers whose names had no address.
         self._unresolved: Set[int] = set()
         # The code and the text of this worker's end, or of the end that it has to tell.
@@ -183,11 +182,6 @@ class Channel(abc.ABC):
         code = error.exit_code if isinstance(error, CommandError) else RETRY
         self.leave(code, str(error) or type(error).__name__)
 
-    @property
-    def has_begun(self) -> bool:
-        """Whether all workers were there at the same time, and the first has let the run begin."""
-        return self._has_begun
-
     def wait_for_ending(self, seconds: float) -> None:
         """Waits for the end of the run at another worker, which would explain an error of TensorFlow here."""
         with self._change:
@@ -218,7 +212,7 @@ class Channel(abc.ABC):
             self._change.notify_all()
         for number, link in self._links().items():
             self._say_end_to(number, link)
-        if ending.code == DONE or self._has_begun or at_once:
+        if ending.code == DONE or self.has_begun or at_once:
             return
         # Ctrl-C ends the wait alone; the error remains that of the command.
         with self._change, contextlib.suppress(KeyboardInterrupt):
@@ -248,17 +242,23 @@ class Channel(abc.ABC):
             self._is_handled = True
             self._change.notify_all()
 
-    def _next(self, values: 'queue.Queue[Any]') -> Any:
-        """The next element of a queue. Raises the error of an ending that comes first, also of one without an error."""
+    def _note_end(self, message: _Message) -> None:
+        """Ends the run as another worker's last message says, unless that has ended well."""
+        ending = _ending_in(message.value)
+        if ending.code != DONE:
+            self._end(ending)
+
+    def _next(self, messages: 'queue.Queue[Tuple[_Link, _Message]]') -> Tuple[_Link, _Message]:
+        """The next message of a queue. Raises the error of an ending that comes first, also of one without an error."""
         while True:
             with contextlib.suppress(queue.Empty):
-                value = values.get(timeout=_LOOK_EVERY)
-                if value is _NO_MORE:
-                    self.check_ending()
-                    raise RetryableError(
-                        'Another worker has ended this run while this one waited for it; its log says why.'
-                    )
-                return value
+                link, message = messages.get(timeout=_LOOK_EVERY)
+                if message.kind != 'end':
+                    return link, message
+                self.check_ending()
+                raise RetryableError(
+                    'Another worker has ended this run while this one waited for it; its log says why.'
+                )
             if self._is_handled:
                 self.check_ending()
 
@@ -283,7 +283,7 @@ class _Other:
         self.mark = mark
         self.has_answered = False
         self.answer: Any = None
-        self.bits: queue.Queue[Any] = queue.Queue()
+        self.bits: queue.Queue[Tuple[_Link, _Message]] = queue.Queue()
 
 
 class First(Channel):
@@ -338,7 +338,7 @@ class First(Channel):
                     )
             if self._has_left:
                 return
-            self._has_begun = True
+            self.has_begun = True
             answers = {number: other.answer for number, other in sorted(self._others.items())}
         self._close()
         problem = problem_with(answers)
@@ -384,17 +384,15 @@ class First(Channel):
             while True:
                 message = link.receive()
                 if message.kind == 'bits' and type(message.value) is int:
-                    other.bits.put(message.value)
+                    other.bits.put((link, message))
                 elif message.kind == 'answer':
                     with self._change:
                         other.has_answered, other.answer = True, message.value
                         self._change.notify_all()
                 elif message.kind == 'end':
                     self._note_told(number)
-                    ending = _ending_in(message.value)
-                    if ending.code != DONE:
-                        self._end(ending)
-                    other.bits.put(_NO_MORE)
+                    self._note_end(message)
+                    other.bits.put((link, message))
                     return
         except (OSError, TypeError, ValueError) as error:
             reason = shown(error)
@@ -429,12 +427,12 @@ class First(Channel):
         """Ends the run without a worker, unless another process may and does come in its place."""
         with self._change:
             is_current = self._others.get(number) is other
-            if not self._has_begun and is_current:
+            if not self.has_begun and is_current:
                 del self._others[number]
                 other.link.close()
             if not is_current or self._last_words:
                 return
-            if not self._has_begun:
+            if not self.has_begun:
                 logger.info(_HAS_LEFT, self._name_of(number), reason, self._timeout)
                 if self._change.wait_for(lambda: number in self._others or self._last_words, self._timeout):
                     return
@@ -470,7 +468,7 @@ class First(Channel):
     def union(self, bits: int) -> int:
         """Collects the bits of all others, and tells them the union."""
         for other in self._others.values():
-            bits |= self._next(other.bits)
+            bits |= self._next(other.bits)[1].value
         self._tell('union', bits)
         return bits
 
@@ -485,12 +483,10 @@ class Later(Channel):
         self._mark = secrets.token_hex(8)
         self._link: Optional[_Link] = None
         self._is_told = False
-        # Greetings with their connections; None when the run begins.
-        self._greetings: queue.Queue[Any] = queue.Queue()
-        self._shared: queue.Queue[Any] = queue.Queue()
-        self._unions: queue.Queue[Any] = queue.Queue()
-        self._is_over = threading.Event()
-        threading.Thread(target=self._talk, daemon=True).start()
+        # In the order in which this worker asks for them: greetings, 'begin', and then shared values and unions.
+        self._said: queue.Queue[Tuple[_Link, _Message]] = queue.Queue()
+        self._talking = threading.Thread(target=self._talk, daemon=True)
+        self._talking.start()
         threading.Thread(target=self._show_life, daemon=True).start()
 
     def join(self, answer_to: Callable[[Any], Any]) -> None:
@@ -500,11 +496,10 @@ class Later(Channel):
           CommandError: the first worker refuses this one or another, or one has ended; the message says why.
         """
         while True:
-            next_one: Optional[Tuple[_Link, Any]] = self._next(self._greetings)
-            if next_one is None:
+            link, message = self._next(self._said)
+            if message.kind == 'begin':
                 return
-            link, greeting = next_one
-            answer = answer_to(greeting)
+            answer = answer_to(message.value)
             # If the connection is broken, there will be another greeting.
             with contextlib.suppress(OSError):
                 link.send('answer', answer)
@@ -514,7 +509,6 @@ class Later(Channel):
             self._follow_first()
         except Exception as error:  # The others would wait for a thread that has ended.
             self._end(Ending(RETRY, f'{self._name_of(0)} cannot be talked to: {shown(error)}.'))
-            self._is_over.set()
 
     def _follow_first(self) -> None:
         """Connects to the first worker, also to another process in its place, and reads what it says."""
@@ -528,7 +522,7 @@ class Later(Channel):
                 return self._listen(link)
             except (OSError, TypeError, ValueError) as error:
                 reason = shown(error)
-            if self._has_begun:
+            if self.has_begun:
                 lost = f'{self._name_of(0)} is lost: {reason}.'
                 break
             link.close()
@@ -538,7 +532,6 @@ class Later(Channel):
                 logger.info(_HAS_LEFT, self._name_of(0), reason, self._timeout)
         if lost:
             self._end(Ending(RETRY, lost))
-        self._is_over.set()
 
     def _connected(self, was_there: bool) -> Tuple[Optional[_Link], str]:
         """A connection to the first worker; or None and the reason why there will be none, empty after this one's end.
@@ -589,22 +582,12 @@ class Later(Channel):
             self._say_end_to(0, link)
         while True:
             message = link.receive()
-            if message.kind == 'greeting':
-                self._greetings.put((link, message.value))
-            elif message.kind == 'begin':
-                self._has_begun = True
-                self._greetings.put(None)
-            elif message.kind == 'shared':
-                self._shared.put(message.value)
-            elif message.kind == 'union' and type(message.value) is int:
-                self._unions.put(message.value)
-            elif message.kind == 'end':
-                ending = _ending_in(message.value)
-                if ending.code != DONE:
-                    self._end(ending)
-                for values in (self._greetings, self._shared, self._unions):
-                    values.put(_NO_MORE)
-                self._is_over.set()
+            if message.kind == 'begin':
+                self.has_begun = True
+            if message.kind == 'end':
+                self._note_end(message)
+            self._said.put((link, message))
+            if message.kind == 'end':
                 return
 
     def _links(self) -> Dict[int, _Link]:
@@ -626,16 +609,16 @@ class Later(Channel):
 
     def share(self, make: Callable[[], Any]) -> Any:
         """Waits for the value of the first worker."""
-        return self._next(self._shared)
+        return self._next(self._said)[1].value
 
     def union(self, bits: int) -> int:
         """Tells the first worker the bits, and waits for those of all."""
         self._tell('bits', bits)
-        return int(self._next(self._unions))
+        return int(self._next(self._said)[1].value)
 
     def wait_for_first(self) -> None:
         """Waits until the first worker has ended well; raises the error of another ending."""
-        self._is_over.wait()
+        self._talking.join()
         if self._ending:
             raise self._ending.error()
 

@@ -82,7 +82,7 @@ def this_start(
     weights: Optional[Dict[str, Any]] = None,
     class_names: Sequence[str] = (),
 ) -> Start:
-    """The record of a start of training now, on this machine; the arguments are those of `write_start`."""
+    """The record of a start of training now, on this machine; of weights that have an origin, and names of classes."""
     model_dir = str(config.model_dir)
     checkpoint = latest_checkpoint(model_dir)
     found = versions.current()
@@ -174,23 +174,7 @@ def changed_surroundings(config: Config, checkpoint: str) -> Optional[str]:
     )
 
 
-def write_start(
-    config: Config,
-    data_set: Optional[DatasetInfo],
-    weights: Optional[Dict[str, Any]] = None,
-    class_names: Sequence[str] = (),
-) -> None:
-    """Adds a line to `starts.jsonl`, and writes `config.json` into model_dir."""
-    append_start(config, data_set, weights, class_names)
-    write_config(config)
-
-
-def append_start(
-    config: Config,
-    data_set: Optional[DatasetInfo],
-    weights: Optional[Dict[str, Any]] = None,
-    class_names: Sequence[str] = (),
-) -> None:
+def append_start(config: Config, start: Start) -> None:
     """Adds a line to `starts.jsonl`, and logs the differences from `config.json`.
 
     Users may resume with more steps, for example.
@@ -204,7 +188,7 @@ def append_start(
             logger.info('the configuration differs from %s: %s', path, '; '.join(changed))
     except ConfigError as error:
         logger.info('replacing a damaged file: %s', error)
-    append_line(os.path.join(model_dir, STARTS_FILE), this_start(config, data_set, weights, class_names)._asdict())
+    append_line(os.path.join(model_dir, STARTS_FILE), start._asdict())
 
 
 def write_config(config: Config) -> None:

@@ -23,10 +23,10 @@ from inception_v3.run.evaluations import (
     shortfall,
 )
 from inception_v3.run.export import origin
-from inception_v3.run.starts import write_start
 from preprocessing.steps import Settings
 from tests.support.checkpoints import save_step
 from tests.support.evaluations import DIGITS, EVALUATION
+from tests.support.recorded import write_start
 
 
 def test_read_evaluations__skips_damaged_lines(tmp_path: Any, caplog: Any) -> None:

@@ -5,11 +5,12 @@ import os
 from typing import Any, Mapping, Optional, Sequence
 
 from compat import tf
+from data.dataset_info import DatasetInfo
 from data.files import append_line, write_whole
 from inception_v3.config import Config
 from inception_v3.model_dir import CONFIG_FILE
 from inception_v3.run.evaluations import Evaluation, append_evaluation
-from inception_v3.run.starts import STARTS_FILE, this_start
+from inception_v3.run.starts import STARTS_FILE, append_start, this_start, write_config
 from tools.studies.report.runs import Case, Run, TrainingPoint
 
 OF_300_STEPS = Config(train_steps=300)
@@ -87,3 +88,9 @@ def write_events(model_dir: str, suffix: str, first: float, steps: Sequence[int]
 
 
 _START = tf.SessionLog(status=tf.SessionLog.START)
+
+
+def write_start(config: Config, data_set: Optional[DatasetInfo]) -> None:
+    """Writes the records of a start of training with a data set, as a run does: `starts.jsonl` and `config.json`."""
+    append_start(config, this_start(config, data_set))
+    write_config(config)

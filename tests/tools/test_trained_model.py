@@ -9,8 +9,8 @@ import pytest
 from compat import tf
 from compat.errors import CheckpointError
 from inception_v3.config import Config
-from inception_v3.run.starts import write_start
 from tests.support.checkpoints import save_step
+from tests.support.recorded import write_start
 from tools import trained_model
 
 

@@ -15,7 +15,7 @@ from inception_v3.config import Config
 from inception_v3.model_dir import CONFIG_FILE, LIST_FILE, latest_checkpoint
 from inception_v3.networks.registry import NETWORKS
 from inception_v3.run.checkpoints import PREFIX
-from inception_v3.run.starts import write_start
+from inception_v3.run.starts import append_start, this_start, write_config
 from inception_v3.run.trained_data import misplaced_class
 from inception_v3.weights.selection import HEAD
 from inception_v3.weights.sources import AVERAGE, WeightsError
@@ -138,7 +138,8 @@ def import_into(
     write_checkpoint(checkpoint, saved)
     # The data set names the classes of the weights, as it does of weights that a run trains.
     if weights.num_classes:
-        write_start(config, info, class_names=class_names)
+        append_start(config, this_start(config, info, class_names=class_names))
+        write_config(config)
     # The list comes last: with it, the folder is complete.
     write_whole(os.path.join(model_dir, LIST_FILE), f'model_checkpoint_path: "{PREFIX}-0"\n')
     default = dataclasses.asdict(Config(model_dir=model_dir, data_dir=data_dir))

@@ -11,7 +11,7 @@ from inception_v3 import loss_scale, replicas
 from inception_v3.config import Config
 from inception_v3.model_dir import digest_of_values
 from inception_v3.run.failures import DivergedError
-from inception_v3.run.starts import FIRST_STEPS, FirstStep, append_start, write_config, write_first_steps
+from inception_v3.run.starts import FIRST_STEPS, FirstStep, append_start, this_start, write_config, write_first_steps
 
 # Training stops at this multiple of ln(classes), the loss of a network that guesses. Only weights a hundred times too
 # large, or logits that differ by thousands, reach it. Recovery would take longer than the run so far.
@@ -101,7 +101,7 @@ class StartRecorder(Watcher):
     def graph_built(self) -> None:
         """Adds a line to `starts.jsonl`, unless an earlier cycle has."""
         if not self._is_start_recorded:
-            append_start(self._config, self._data_set, self.weights)
+            append_start(self._config, this_start(self._config, self._data_set, self.weights))
         self._is_start_recorded = True
 
     def checkpoint_written(self) -> None:

@@ -14,8 +14,8 @@ from compat import tf
 from inception_v3 import flags as command_lines
 from inception_v3.config import Config
 from inception_v3.presets import PRESETS
-from inception_v3.run.starts import write_start
 from tests.support.pages import read_page
+from tests.support.recorded import write_start
 from tests.support.runs import FinishedRun
 from tools.estimate import Estimate
 from tools.plan import writing
