@@ -18,7 +18,6 @@ _PLAIN_INTERVAL = 15.0
 _ERASE_LINE = '\r\x1b[K'
 # Characters that fill increasing parts of a cell.
 EIGHTHS = '▏▎▍▌▋▊▉█'
-_BAR = 16
 # Indents the further lines of a log line to its text, after a time such as 12:00:00.
 _BELOW_TIME = ' ' * 9
 
@@ -156,24 +155,3 @@ def bar(fraction: float, width: int, steps: str = EIGHTHS) -> str:
     """Draws a bar for a fraction of 1, which has `width` cells; `steps` fill increasing parts of a cell."""
     whole, rest = divmod(round(fraction * width * len(steps)), len(steps))
     return steps[-1] * whole + (steps[rest - 1] if rest else '')
-
-
-class Progress:
-    """Shows the number of images done, after each batch."""
-
-    def __init__(self, screen: Screen, images: int, batch_size: int):
-        self._screen = screen
-        self._images = images
-        self._batch_size = batch_size
-        self._done = 0
-        self._start = time.monotonic()
-
-    def add(self) -> None:
-        """Counts an image."""
-        self._done += 1
-        if self._done % self._batch_size:
-            return
-        rate = self._done / (time.monotonic() - self._start)
-        left = duration((self._images - self._done) / rate)
-        done = bar(self._done / self._images, _BAR, '#').ljust(_BAR, '.')
-        self._screen.update(f'{done} {self._done:,} of {self._images:,}, {rate:,.1f} images/s, {left} left')

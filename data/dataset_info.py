@@ -5,10 +5,9 @@ The fingerprint is a hash of images and labels, independent of order, files and 
 
 import contextlib
 import dataclasses
-import hashlib
 import json
 import os
-from typing import Dict, List, NamedTuple, Optional, Sequence
+from typing import List, Optional
 
 from compat import tf
 from compat.messages import shown
@@ -25,7 +24,6 @@ BACKGROUND = 'background'
 _IMAGES_AT_MOST = 2**31 - 1
 # The longest reason in a message, in characters.
 _LONGEST_REASON = 200
-_MODULUS = 1 << 256
 # Digits of a SHA-256 that messages show: enough to tell one user's data sets apart.
 DIGITS_SHOWN = 12
 
@@ -33,35 +31,6 @@ DIGITS_SHOWN = 12
 def is_background(name_of_label_0: str) -> bool:
     """Whether label 0 is the background, which has no images and is not shown; without a name, it is."""
     return name_of_label_0 in ('', BACKGROUND)
-
-
-class SplitFingerprint(NamedTuple):
-    """The fingerprint of a split, or a part of one. The sum over parts, in any order, is that of the whole."""
-
-    images: int = 0  # The number of images.
-    total: int = 0  # The sum of the images' SHA-256 digests, modulo 2**256.
-    images_by_label: Dict[int, int] = {}  # noqa: RUF012  The number of images of each label; never changed in place.
-
-    def with_image(self, label: int, encoded: bytes) -> 'SplitFingerprint':
-        """The fingerprint after adding an image, given its label and the bytes of its file."""
-        digest = hashlib.sha256(b'%d %s' % (label, encoded)).digest()
-        return self + SplitFingerprint(1, int.from_bytes(digest, 'big'), {label: 1})
-
-    def __add__(self, other: tuple) -> 'SplitFingerprint':
-        images, total, by_label = other
-        counts = {**self.images_by_label, **{n: self.images_by_label.get(n, 0) + more for n, more in by_label.items()}}
-        return SplitFingerprint(self.images + images, (self.total + total) % _MODULUS, counts)
-
-    def images_of(self, num_classes: int) -> List[int]:
-        """The number of images of each class, by label; empty if some labels are unknown, or are not of a class."""
-        counts = [self.images_by_label.get(label, 0) for label in range(num_classes)]
-        return counts if sum(counts) == self.images else []
-
-
-def fingerprint(train: SplitFingerprint, validation: SplitFingerprint) -> str:
-    """The fingerprint of a data set, as in `dataset.json`: 64 hexadecimal digits."""
-    text = ' '.join(f'{split.images} {split.total:064x}' for split in (train, validation))
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,21 +43,11 @@ class DatasetInfo:
     validation_images: int  # Number of validation images; 0 if there is no validation split.
     num_classes: int  # Number of classes, the background (label 0) included.
     class_names: List[str]  # The names by label; the first is the background's.
-    fingerprint: str = ''  # The images' `fingerprint`; empty if there is none.
+    fingerprint: str = ''  # Of the images, 64 hexadecimal digits; empty if there is none.
     # The number of records in each validation file, in order; empty if unknown.
     validation_records_per_file: List[int] = dataclasses.field(default_factory=list)
     # The number of training images of each class, by label as in `class_names`; empty if unknown.
     train_images_per_class: List[int] = dataclasses.field(default_factory=list)
-
-    @classmethod
-    def of(
-        cls, name: str, source: str, classes: Sequence[str], train: SplitFingerprint, validation: SplitFingerprint
-    ) -> 'DatasetInfo':
-        """The description of two splits of images with the labels of these classes, from 1 on."""
-        names = [BACKGROUND, *classes]
-        sizes = train.images, validation.images, len(names)
-        of_class = train.images_of(len(names))
-        return cls(name, source, *sizes, names, fingerprint(train, validation), train_images_per_class=of_class)
 
     def problem(self) -> Optional[str]:
         """The reason why `read` rejects the description; None if it is valid."""

@@ -9,8 +9,8 @@ from compat import tf
 from compat.log import logger
 from compat.messages import shown
 from data import record_checker, tfrecord_files
-from data.dataset_info import BACKGROUND, FILE_NAME, DatasetInfo, SplitFingerprint, fingerprint
-from data.records import TRAIN, VALIDATION, DataError
+from data.dataset_info import BACKGROUND, FILE_NAME
+from data.records import DataError
 from data.sources import Source
 
 # The sample: the beginnings of some files, each up to so many records and bytes, but at least one record.
@@ -53,20 +53,6 @@ def labelled_in(source: Source, path: str) -> Iterator[Labelled]:
         label = feature[source.fields.label].int64_list.value[0] + offset
         texts = feature[_TEXT].bytes_list.value if _TEXT in feature else ()
         yield Labelled(label, os.fsdecode(texts[0]) if texts else '', feature[source.fields.image].bytes_list.value[0])
-
-
-def fingerprint_of(source: Source, info: DatasetInfo) -> str:
-    """The fingerprint of the images and labels in the files that a description is of; raises errors as `labelled_in`.
-
-    All files are read. The labels are those in the records, without the addition of an offset.
-    """
-    stored = source._replace(fields=source.fields._replace(label_offset=0))
-    taken = {split: SplitFingerprint() for split in (TRAIN, VALIDATION)}
-    for split, images in ((TRAIN, info.train_images), (VALIDATION, info.validation_images)):
-        for path in stored.find(split) if images else ():
-            for each in labelled_in(stored, path):
-                taken[split] = taken[split].with_image(each.label, each.encoded)
-    return fingerprint(taken[TRAIN], taken[VALIDATION])
 
 
 def count(source: Source, paths: Sequence[str], num_classes: int) -> List[int]:

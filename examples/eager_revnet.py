@@ -17,12 +17,12 @@ from typing import Any, Callable, Optional, Sequence, Tuple
 from compat import tf
 from compat.errors import CommandError
 from console import program
-from console.command_line import new_parser, number_of
 from data import dataset_info, records, tf_example
 from inception_v3.batch_norm import BatchNorm
 from inception_v3.networks import revnet
 from inception_v3.networks.keras_revnet import RevNet
 from tools.datasets import digits
+from tools.parsers import new_parser, number_of
 
 ARCHITECTURES = {
     'revnet38': revnet.REVNET_38,

@@ -28,6 +28,7 @@ from tests.support.checkpoints import list_checkpoints
 from tests.support.evaluations import DIGITS, EVALUATION
 from tests.support.tiers import further
 from tools import photo_pictures
+from tools.benchmarks import profiles
 from tools.datasets import archives, conversion
 from tools.datasets.from_folder import image_sets, tables
 from tools.datasets.imagenet import pipeline as imagenet_pipeline
@@ -59,7 +60,7 @@ READERS: Dict[str, Callable[[str], Any]] = {
     'starts.jsonl': read_starts,
     'results.jsonl': read_evaluations,
     'first_steps.json': read_first_steps,
-    profile.JSON_FILE: profile.read,
+    profile.JSON_FILE: profiles.read,
     origin._FILE: origin.read,
     'dataset.json': dataset_info.read,
     '.records.json': _counted,

@@ -4,9 +4,9 @@ import argparse
 import dataclasses
 from typing import TYPE_CHECKING, Any, Dict, Optional, Sequence, Tuple
 
-from console.command_line import folder
 from data.braces import FILE_FLAGS
 from inception_v3.config import Config, ConfigError
+from tools.parsers import folder
 
 if TYPE_CHECKING:
     from data.dataset_info import DatasetInfo

@@ -7,9 +7,10 @@ NAME_draws.png: a contact sheet of 25 draws of the default training images.
 
 import sys
 
-from console import extras, program
-from console.command_line import folder, new_parser, number_of
+from console import program
 from console.screen import Screen
+from tools import extras
+from tools.parsers import folder, new_parser, number_of
 
 
 def main() -> int:

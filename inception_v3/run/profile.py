@@ -8,13 +8,10 @@ import pathlib
 import re
 from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
-from compat.errors import CommandError
-from compat.messages import shown
-from console.json_content import from_json, record
 from data import files
 
 JSON_FILE, PAGE_FILE = 'profile.json', 'profile.html'
-_FORMAT = 1
+FORMAT = 1
 # A device that waits longer than this fraction of the time is bound by its host.
 _HOST_BOUND = 0.05
 STEP, STORAGE, PREPROCESSING, TRANSFER = 'step', 'storage', 'preprocessing', 'transfer'
@@ -99,12 +96,6 @@ class Profile(NamedTuple):
         return max(0.0, self.step_ms - self.device_ms - self.wait_ms)
 
     @property
-    def host_cpu_ms_per_image(self) -> float:
-        """The CPU time in which a host prepares an image: the time of its threads, at most all of the process's."""
-        threads = sum(self.host_ms.values())
-        return (min(threads, self.cpu_ms) if self.cpu_ms else threads) * self.hosts / self.images
-
-    @property
     def shares(self) -> Dict[str, float]:
         """The host's work by phase, as fractions of its time."""
         total = sum(self.host_ms.values())
@@ -129,30 +120,8 @@ class Profile(NamedTuple):
         )
 
     def to_json(self) -> str:
-        """This profile as a JSON object; `read` reads it."""
-        return json.dumps({'format': _FORMAT, **self._asdict()}, indent=2) + '\n'
-
-
-def read(model_dir: str) -> Profile:
-    """Reads the profile in a model_dir; raises CommandError without an undamaged one of this format."""
-    path = os.path.join(model_dir, JSON_FILE)
-    text = files.text_of(path)
-    again = 'Profile some steps of a run with --profile_steps=A,B.'
-    if not text:
-        raise CommandError(f'{path}: there is no profile. {again}')
-    try:
-        content = from_json(text, lambda values: dict(values.items()))
-        if content.pop('format', None) != _FORMAT:
-            raise ValueError(f'it has another format than {_FORMAT}')
-        profile = record(Profile, content)
-        times = [profile.step_ms, profile.device_ms, profile.wait_ms, profile.cpu_ms, profile.usual_ms or 0]
-        if not all(0 <= time < 1e12 for time in [*times, *profile.host_ms.values()]) or profile.last < profile.first:
-            raise ValueError('a time or the range of steps is impossible')
-        if {*profile.host_ms} != {*HOST_PHASES} or min(profile.step_ms, profile.images, profile.hosts) <= 0:
-            raise ValueError('phases, times or counts are missing')
-    except (TypeError, ValueError) as error:
-        raise CommandError(f'{path}: is damaged: {shown(error)}. {again}')
-    return profile
+        """This profile as a JSON object; `tools.benchmarks.profiles` reads it."""
+        return json.dumps({'format': FORMAT, **self._asdict()}, indent=2) + '\n'
 
 
 def write(folder: str, events: Sequence[Event], bounds: Sequence[float], about: Dict[str, Any]) -> Profile:

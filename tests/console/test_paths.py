@@ -11,9 +11,9 @@ import pytest
 from compat.errors import CommandError
 from compat.tensorflow import IS_REFERENCE
 from console import paths
-from console.command_line import new_parser
 from console.paths import check_folder, check_stores, expanded
 from inception_v3 import flags
+from tools.parsers import new_parser
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 

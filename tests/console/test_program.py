@@ -135,8 +135,8 @@ def test_closed_standard_streams__change_no_exit_code_and_take_no_file(
     closed: str, words: List[str], tmp_path: Any
 ) -> None:
     text = (
-        'import os, sys\nfrom compat import errors\nfrom console import command_line, program\n'
-        'if sys.argv[1:]: command_line.new_parser("x", "").parse_args(["--no"])\n'
+        'import os, sys\nfrom compat import errors\nfrom console import program\nfrom tools import parsers\n'
+        'if sys.argv[1:]: parsers.new_parser("x", "").parse_args(["--no"])\n'
         'def command(screen):\n    with open("file", "w") as file:\n'
         '        os.write(2, b"of a library")\n        print("output", flush=True)\n'
         '    raise errors.CommandError("a message")\n'

@@ -2,7 +2,6 @@
 
 import io
 import logging
-import types
 from typing import Any, List
 
 import pytest
@@ -10,7 +9,7 @@ import pytest
 from compat.log import logger
 from compat.messages import shown
 from console import screen as screens
-from console.screen import Progress, Screen, bar, duration, set_up_logging
+from console.screen import Screen, bar, duration, set_up_logging
 
 ERASE = '\r\x1b[K'
 
@@ -144,18 +143,6 @@ def test_set_up_logging__shows_the_log_of_tensorflow_only_if_verbose(verbose: bo
 )
 def test_duration__has_hours_only_if_needed(seconds: float, text: str) -> None:
     assert duration(seconds) == text
-
-
-def test_progress__is_shown_after_each_batch(clock: List[float]) -> None:
-    lines: List[str] = []
-    shower = Progress(types.SimpleNamespace(update=lines.append), 8, 2)  # type: ignore[arg-type]
-    for _ in range(5):
-        clock[0] += 10
-        shower.add()
-    assert lines == [
-        '####............ 2 of 8, 0.1 images/s, 1:00 left',
-        '########........ 4 of 8, 0.1 images/s, 0:40 left',
-    ]
 
 
 def test_bar__length_is_proportional() -> None:

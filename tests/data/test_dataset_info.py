@@ -10,10 +10,12 @@ import pytest
 
 from compat.errors import CommandError
 from data import dataset_info
-from data.dataset_info import DatasetInfo, SplitFingerprint
+from data.dataset_info import DatasetInfo
 from data.records import DataError
 from tests.data.written_records import written
 from tests.support.commands import largest_file
+from tools.datasets import fingerprints
+from tools.datasets.fingerprints import SplitFingerprint
 
 INFO = DatasetInfo('fotos', 'a café', 1281167, 50000, 3, ['background', 'Hund', 'Kätzchen'], 'a1b2')
 
@@ -118,7 +120,7 @@ def test_counts_of_classes__are_known_only_if_those_of_all_images_are() -> None:
     assert part.images_of(4) == [0, 1, 2, 0] and part.images_of(2) == []
     # Reports of earlier versions have no labels.
     assert (part + SplitFingerprint(1, 7)).images_of(4) == []
-    info = DatasetInfo.of('mine', 'here', ['cat', 'dog'], part, SplitFingerprint())
+    info = fingerprints.described('mine', 'here', ['cat', 'dog'], part, SplitFingerprint())
     assert (info.train_images, info.train_images_per_class) == (3, [0, 1, 2])
 
 

@@ -7,7 +7,7 @@ from typing import Any, List, Sequence
 import pytest
 
 from data import labels, records
-from data.dataset_info import DatasetInfo, fingerprint
+from data.dataset_info import DatasetInfo
 from data.labels import Labelled
 from data.records import DataError
 from data.sources import Source
@@ -15,7 +15,8 @@ from data.tf_example import Fields
 from tests.data.written_records import fingerprint_of
 from tests.support.records import write_records
 from tests.support.tar_files import write_tar
-from tools.datasets import image_example
+from tools.datasets import fingerprints, image_example
+from tools.datasets.fingerprints import fingerprint
 
 INFO = DatasetInfo('mine', 'here', 6, 2, 4, ['background', 'cat', 'dog', 'cup'])
 
@@ -128,6 +129,6 @@ def test_fingerprint__is_that_of_stored_images_and_labels(tmp_path: pathlib.Path
         fingerprint_of([Labelled(3, '', b'image 0')]),
     )
     source = Source(str(tmp_path), fields=Fields(label_offset=1))
-    assert labels.fingerprint_of(source, INFO) == expected
+    assert fingerprints.fingerprint_of(source, INFO) == expected
     write(tmp_path, 'train', [1, 3])
-    assert labels.fingerprint_of(source, INFO) != expected
+    assert fingerprints.fingerprint_of(source, INFO) != expected

@@ -4,7 +4,7 @@ from typing import Any, Iterable, List, NamedTuple, Tuple
 
 from compat import tf
 from data import records
-from data.dataset_info import SplitFingerprint
+from tools.datasets.fingerprints import SplitFingerprint
 from tools.datasets.image_example import Box
 
 

@@ -92,21 +92,21 @@ def _perform(own: Dict[str, Any], command_line: CommandLine, screen: Screen) -> 
 
 def _profiled(own: Dict[str, Any], command_line: CommandLine) -> Tuple[Cost, float, int, int]:
     """The numbers in a run's profile: the cost, a step's time on the device, the images of a host, and the hosts."""
-    from inception_v3.run import profile as profiles
+    from tools.benchmarks import profiles
 
     flag = f'--profile={shown(own["profile"])}'
     needless = [name for name in ('step_ms', 'cpu_ms_per_image') if own[name] is not None]
     for name in [*needless, *sorted(command_line.given), *(['preset'] if command_line.preset else [])]:
         raise ConfigError(f'--{name}: leave it out; {flag} has the numbers of its run.')
     profile = profiles.read(own['profile'])
-    if not profile.device_ms or not profile.host_cpu_ms_per_image:
+    cpu_ms = profiles.host_cpu_ms_per_image(profile)
+    if not profile.device_ms or not cpu_ms:
         idle = 'host' if profile.device_ms else 'device'
         raise ConfigError(
             f'{flag}: the profile shows no work of the {idle}. Profile other steps, with --profile_steps=A,B.'
         )
     where = f'at most; steps {profile.first} to {profile.last} of {shown(own["profile"])}, on {profile.device}'
-    cost = profile.host_cpu_ms_per_image, profile.shares, where
-    return cost, profile.device_ms, profile.images // profile.hosts, profile.hosts
+    return (cpu_ms, profile.shares, where), profile.device_ms, profile.images // profile.hosts, profile.hosts
 
 
 def _cost(own: Dict[str, Any], command_line: CommandLine, screen: Screen) -> Cost:

@@ -14,9 +14,9 @@ from typing import List, Tuple
 import numpy as np
 
 from compat import tf
-from console import extras
 from data.dataset_info import FILE_NAME
 from inception_v3.config import Config
+from tools import extras
 from tools.datasets import image_example, writing
 
 DATA_DIR = os.path.join('runs', 'benchmarks', 'photographs')

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, List, Optional, Sequence
 
 from compat.errors import CommandError
 from compat.log import logger
-from console import extras, program
-from console.command_line import new_parser, numbers_of
+from console import program
 from console.screen import Screen
+from tools import extras
+from tools.parsers import new_parser, numbers_of
 
 if TYPE_CHECKING:
     from data.dataset_info import DatasetInfo

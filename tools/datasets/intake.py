@@ -14,8 +14,8 @@ import numpy as np
 
 from compat import native_messages, tf
 from compat.messages import shown
-from console import extras
 from preprocessing.decoding import decode_image, image_shape
+from tools import extras
 from tools.image_files import UnreadableError, size_problem, why_undecodable
 from tools.image_header import UPRIGHT, ImageHeader, orientation, read_header
 

@@ -16,11 +16,12 @@ from google.protobuf import json_format
 
 from compat import tf
 from data import remote
-from data.dataset_info import DatasetInfo, SplitFingerprint
+from data.dataset_info import DatasetInfo
 from data.records import TRAIN, VALIDATION, DataError, shard_path, shares
 from data.tar.layout import LABEL_EXTENSION
-from tools.datasets import image_example
+from tools.datasets import fingerprints, image_example
 from tools.datasets.conversion import Progress, StartProgress, watched
+from tools.datasets.fingerprints import SplitFingerprint
 
 # The extension of the file with a record's fields other than image and label, for the conversion back.
 FIELDS_EXTENSION = 'json'
@@ -86,7 +87,7 @@ def write_data_set(
         for split, of_split, most in zip((TRAIN, VALIDATION), examples, shards):
             move = progress(f'writing {split} images', len(of_split))
             written.append(write_shards(unfinished, split, of_split, min(most, len(of_split)), move))
-        return DatasetInfo.of(name, source, classes, *written).write(unfinished)
+        return fingerprints.described(name, source, classes, *written).write(unfinished)
 
 
 def write_shards(

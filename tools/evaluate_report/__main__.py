@@ -18,12 +18,13 @@ import os
 import sys
 from typing import Optional, Sequence
 
-from console import extras, program
-from console.command_line import check_given_once, folder, new_parser, number_of
+from console import program
+from console.command_line import check_given_once
 from console.paths import check_folder, expanded
 from console.screen import Screen
-from tools import other_data
+from tools import extras, other_data
 from tools.evaluate_report import FOLDER
+from tools.parsers import folder, new_parser, number_of
 
 
 def parse(argv: Optional[Sequence[str]]) -> argparse.Namespace:

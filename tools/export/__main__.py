@@ -20,10 +20,10 @@ from typing import List, Optional, Sequence
 
 from compat import native_messages
 from console import program
-from console.command_line import folder, new_parser, number_of
 from console.paths import check_folder
 from console.screen import Screen
 from tools import other_data
+from tools.parsers import folder, new_parser, number_of
 
 FOLDER = 'exports'
 NAMES = ('saved_model', 'onnx', 'onnx_nchw', 'tflite', 'tflite_int8', 'tflite_full_int8', 'npz')

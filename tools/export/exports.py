@@ -17,7 +17,6 @@ import numpy as np
 from compat.errors import DONE, FIX, CommandError
 from compat.log import logger
 from compat.messages import counted, in_markdown
-from console import extras
 from console.screen import Screen
 from data import records, remote
 from data.files import write_whole
@@ -29,7 +28,7 @@ from inception_v3.run.evaluations import changed_since_training
 from inception_v3.run.export import card, origin
 from inception_v3.run.failures import bad_records_explained
 from inception_v3.run.trained_data import trained_data_of
-from tools import other_data, trained_model
+from tools import extras, other_data, trained_model
 from tools.export import prepare
 from tools.export.formats import FORMATS, of_variables
 from tools.export.network import DECODING, INPUT, Batch, FrozenNetwork, batches, describe, freeze

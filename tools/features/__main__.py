@@ -18,9 +18,9 @@ from typing import Optional, Sequence
 from compat import native_messages
 from compat.errors import DONE, FIX
 from console import program
-from console.command_line import new_parser, number_of
 from console.screen import Screen
 from tools.features import POOL
+from tools.parsers import new_parser, number_of
 
 _HELP = f'{__doc__}\nIf an image cannot be read, the exit code is {FIX}.'
 

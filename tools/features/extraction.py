@@ -8,7 +8,7 @@ import numpy as np
 from compat import tf
 from compat.errors import CommandError
 from compat.messages import full
-from console.screen import Progress, Screen
+from console.screen import Screen
 from inception_v3.batch_norm import BatchNorm
 from inception_v3.input.infeed import Infeed
 from inception_v3.model_dir import digest_of_checkpoint, digest_of_values, is_complete
@@ -22,6 +22,7 @@ from tools.datasets.intake import Intake
 from tools.features import POOL, graph_2015
 from tools.image_batches import bytes_per_image, check_batch, report
 from tools.image_files import ImageFiles, UnreadableError, listed
+from tools.progress import Progress
 
 FEATURES, LOGITS = 'features', 'logits'
 # The graph of 2015 computes (x - 128) / 128.

@@ -20,10 +20,10 @@ from compat import native_messages
 from compat.errors import DONE, FIX, CommandError
 from compat.messages import full, shown
 from console import program
-from console.command_line import new_parser, number_of
 from console.paths import meant_path
 from console.screen import Screen
 from tools.features import FILES_OF_2015
+from tools.parsers import new_parser, number_of
 
 _HELP = f'{__doc__}\nIf an image cannot be read, the exit code is {FIX}.'
 _NAMES = {'fid': 'FID', 'kid': 'KID', 'is': 'Inception Score'}

@@ -12,7 +12,7 @@ import numpy as np
 from compat import tf
 from compat.log import logger
 from compat.messages import in_rows
-from console import extras, html, processes
+from console import html, processes
 from data import remote
 from data.files import write_whole
 from inception_v3.config import Config, ConfigError
@@ -26,7 +26,7 @@ from inception_v3.run.hooks.summaries import HOST_FOLDER, IMAGES_PER_SECOND
 from inception_v3.run.starts import read_starts
 from inception_v3.run.summary import initial_share_of_averages, initial_share_of_statistics, warnings_of
 from inception_v3.tpu import accelerator, topology
-from tools import drawing
+from tools import drawing, extras
 from tools.estimate import ASSUMED_STEP_MS, Estimate, weights_of
 from tools.plan import PAGE_FILE, PICTURE_FILE
 

@@ -17,9 +17,9 @@ from typing import Optional, Sequence
 from compat import native_messages
 from compat.errors import FIX
 from console import program
-from console.command_line import new_parser, number_of
 from console.paths import check_folder
 from console.screen import Screen
+from tools.parsers import new_parser, number_of
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:

@@ -15,7 +15,7 @@ import numpy as np
 from compat.errors import DONE, FIX
 from compat.messages import full, shown
 from console import html, outputs, processes
-from console.screen import EIGHTHS, Progress, Screen, bar
+from console.screen import EIGHTHS, Screen, bar
 from inception_v3.config import ConfigError
 from tools import drawing, image_batches
 from tools.datasets.intake import Intake
@@ -23,6 +23,7 @@ from tools.image_batches import check_batch, report
 from tools.image_files import ImageFiles, UnreadableError
 from tools.predict import classifier
 from tools.predict.classifier import Classifier
+from tools.progress import Progress
 
 _PAGE: Any = html.template(pathlib.Path(__file__).with_name('contact_sheet.html').read_text()).module
 

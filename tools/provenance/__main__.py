@@ -11,9 +11,9 @@ from typing import Any, Dict, List, Optional, Sequence
 from compat.errors import DONE, FIX
 from compat.messages import counted
 from console import program
-from console.command_line import new_parser
 from console.paths import check_folder
 from console.screen import Screen
+from tools.parsers import new_parser
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:

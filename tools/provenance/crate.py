@@ -15,11 +15,11 @@ from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 from compat import tf
 from compat.errors import CommandError
-from console import extras
 from data import dataset_info, files, remote
 from inception_v3.model_dir import BEST_FOLDER, CONFIG_FILE, LIST_FILE, latest_checkpoint, step_of
 from inception_v3.run.evaluations import RESULTS_FILE
 from inception_v3.run.starts import FIRST_STEPS_FILE, STARTS_FILE, Start
+from tools import extras
 from tools.provenance.record import RunRecord
 
 _VERSION = '1.1'

@@ -11,13 +11,14 @@ from compat import tf
 from compat.errors import CommandError
 from console import processes, program
 from console.screen import Screen, set_up_logging
-from data import labels, records, remote
+from data import records, remote
 from data.records import DataError
 from data.sources import Source
 from inception_v3.config import Config
 from inception_v3.data_set import description_of
 from inception_v3.run.starts import FIRST_STEPS_FILE, STARTS_FILE, FirstStep, Start, read_first_steps, read_starts
 from inception_v3.run.trained_data import changes_between
+from tools.datasets import fingerprints
 from tools.provenance.record import Difference
 
 # Bytes of the largest data set whose images and labels are all compared.
@@ -68,7 +69,7 @@ def changes_of_data(start: Start) -> Tuple[List[Difference], bool]:
         changes = changes_between(start, config, description_of(config))
         info, source = start.info, config.source
         is_read = bool(info and start.fingerprint and config.use_data == 'real' and _is_small(source, config.splits))
-        taken = labels.fingerprint_of(source, info) if info and is_read else start.fingerprint
+        taken = fingerprints.fingerprint_of(source, info) if info and is_read else start.fingerprint
     except (DataError, remote.RemoteError, tf.errors.OpError) as error:
         return [Difference('data set', start.data_set, str(error))], False
     found = [Difference(name, *values.split(' -> ', 1)) for name, _, values in (c.partition(': ') for c in changes)]

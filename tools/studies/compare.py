@@ -10,8 +10,8 @@ import sys
 from typing import Optional, Sequence
 
 from console import program
-from console.command_line import folder, new_parser
 from console.screen import Screen
+from tools.parsers import folder, new_parser
 from tools.studies.files import require_packages
 
 OUT = os.path.join('runs', 'studies', 'compare')

@@ -6,7 +6,7 @@ import textwrap
 from typing import Any, NamedTuple, Sequence
 
 from compat.messages import in_markdown
-from console import extras
+from tools import extras
 from tools.benchmarks import tables as columns
 
 # A note longer than this goes on in the next line on the screen.

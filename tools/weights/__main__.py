@@ -18,8 +18,8 @@ from compat import native_messages
 from compat.errors import DONE, CommandError
 from compat.messages import full
 from console import program
-from console.command_line import new_parser
 from console.screen import Screen
+from tools.parsers import new_parser
 from tools.weights.choices import ADD, DROP, KEEP, PIXELS, TARGETS
 
 

@@ -16,8 +16,8 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Sequence, Tuple
 
 import numpy as np
 
-from console import extras
 from inception_v3.weights.sources import archive_of, check_memory, member
+from tools import extras
 
 # The first pickle of the older layout is this number.
 _MAGIC = 0x1950A86A20F9469CFC6C

@@ -16,6 +16,7 @@ from inception_v3.run.hooks import profiler
 from inception_v3.run.hooks.profiler import ProfiledSteps, workers_of
 from inception_v3.run.hooks.watchers import Step
 from tests.support.runs import make_small_config
+from tools.benchmarks import profiles
 
 
 def train(config: Config, watcher: Optional[ProfiledSteps]) -> Any:
@@ -71,7 +72,7 @@ def config(photo_dir: str, tmp_path: pathlib.Path) -> Config:
 
 def test_profile__has_the_steps_of_the_flag_and_changes_no_weight(config: Config) -> None:
     assert train(config, None).tobytes() == train(config, ProfiledSteps(config)).tobytes()
-    found = profile.read(str(config.model_dir))
+    found = profiles.read(str(config.model_dir))
     assert (found.first, found.last, found.images, found.hosts) == (4, 6, 16, 1)
     assert found.step_ms > found.device_ms > 0 and found.device == 'the CPU, which also prepares the images'
     # All versions trace the readers and the decoding of a pipeline that prepares batches meanwhile. It prepares sixteen
@@ -128,7 +129,7 @@ def test_interrupted_profile__is_discarded_after_an_error_and_kept_after_sigterm
             watcher.step_done(session, Step(step, 0.0, time.monotonic()))
     if not fails:
         watcher.session_ended()
-        assert profile.read(folder).last == 5
+        assert profiles.read(folder).last == 5
     watcher.abandon()
     assert ('training ended during the profile, which is discarded' in caplog.text) is fails
     assert os.path.exists(os.path.join(folder, 'profile.html')) is not fails

@@ -12,7 +12,7 @@ import pytest
 
 from compat import tf
 from data import dataset_info, records
-from data.dataset_info import DatasetInfo, fingerprint
+from data.dataset_info import DatasetInfo
 from data.formats import FORMATS
 from data.tar.shard import Sample, Shard
 from tests.data.written_records import examples, fingerprint_of, stored
@@ -23,6 +23,7 @@ from tests.support.records import write_records
 from tests.support.spellings import spellings
 from tests.support.tar_files import write_tar
 from tools.datasets import image_example
+from tools.datasets.fingerprints import fingerprint
 from tools.datasets.tar_shards import __main__ as tar_shards_command
 
 

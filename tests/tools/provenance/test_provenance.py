@@ -14,15 +14,17 @@ import numpy as np
 import pytest
 
 from compat import tf
-from data import dataset_info, labels, records
+from data import dataset_info, records
 from data.sources import Source
 from inception_v3.config import Config
 from inception_v3.model_dir import digest_of_values
 from inception_v3.run.evaluations import Evaluation
-from inception_v3.run.starts import Start, read_first_steps, read_starts, this_start, write_first_steps, write_start
+from inception_v3.run.starts import Start, read_first_steps, read_starts, this_start, write_first_steps
 from tests.support import commands
 from tests.support.checkpoints import saved_variables
+from tests.support.recorded import write_start
 from tests.support.runs import all_steps, evaluations, execute, make_small_config, one_layer_run
+from tools.datasets import fingerprints
 from tools.provenance import __main__ as provenance
 from tools.provenance import crate, record, verification
 from tools.provenance.record import Checkpoint, Difference, RunRecord
@@ -192,7 +194,7 @@ def test_verify__compares_every_image_and_label_of_the_data_set(
     data_dir = shutil.copytree(photo_dir, str(tmp_path / 'data'))
     info = dataset_info.read(data_dir)
     assert info
-    fingerprint = labels.fingerprint_of(Source(data_dir), info)
+    fingerprint = fingerprints.fingerprint_of(Source(data_dir), info)
     described = dataclasses.replace(info, fingerprint=fingerprint).write(data_dir)
 
     def began_here(start: Dict[str, Any]) -> None:

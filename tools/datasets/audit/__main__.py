@@ -12,13 +12,15 @@ from typing import Any, Dict, Iterator, List, Tuple
 
 from compat.errors import DONE, FIX
 from compat.messages import counted, printable
-from console import extras, program
-from console.command_line import check_given_once, new_parser, number_of
+from console import program
+from console.command_line import check_given_once
 from console.paths import check_folder
 from console.processes import usable_cores
 from console.screen import Screen
 from data.braces import FILE_FLAGS
+from tools import extras
 from tools.datasets import field_flags
+from tools.parsers import new_parser, number_of
 
 # The largest number of rows for classes.
 _CLASSES_SHOWN = 24

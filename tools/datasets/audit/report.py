@@ -10,13 +10,13 @@ from typing import Any, Counter, Dict, List, Optional, Sequence, Tuple
 import numpy as np
 
 from data import checks, dataset_info, records
-from data.dataset_info import SplitFingerprint, fingerprint
 from data.sources import Source
 from data.tf_example import Fields
 from tools.datasets.audit import shard as shard_audit
 from tools.datasets.audit.findings import KINDS, judge
 from tools.datasets.audit.shard import LISTED_AT_MOST, FileContent
 from tools.datasets.conversion import Progress, StartProgress
+from tools.datasets.fingerprints import SplitFingerprint, fingerprint
 
 SPLITS = (records.TRAIN, records.VALIDATION)
 

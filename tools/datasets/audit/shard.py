@@ -12,13 +12,13 @@ from compat import native_messages, tf
 from compat.messages import shown
 from data import record_checker, remote, tfrecord_files
 from data.checks import checker
-from data.dataset_info import SplitFingerprint
 from data.record_checker import BadRecord
 from data.records import DataError, irregular_kind
 from data.tar.layout import IMAGE_EXTENSIONS, Problem, label_of
 from data.tar.shard import Sample, Shard, size_problem
 from data.tf_example import CORNERS, DOCUMENTED_FIELDS, Fields
 from tools import image_header
+from tools.datasets.fingerprints import SplitFingerprint
 from tools.datasets.intake import damage_in
 from tools.datasets.writing import digest
 

@@ -22,8 +22,8 @@ import functools
 import sys
 
 from console import program
-from console.command_line import new_parser, number_of
 from console.screen import Screen
+from tools.parsers import new_parser, number_of
 
 IMAGES = {'train': 1280000, 'validation': 50000}
 SHARDS = {'train': 640, 'validation': 50}

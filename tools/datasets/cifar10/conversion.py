@@ -16,12 +16,13 @@ import numpy as np
 from compat import tf
 from console.processes import usable_cores
 from data import records, remote
-from data.dataset_info import DatasetInfo, SplitFingerprint
+from data.dataset_info import DatasetInfo
 from data.files import write_whole
 from data.formats import FORMATS
 from data.records import DataError
-from tools.datasets import archives, conversion
+from tools.datasets import archives, conversion, fingerprints
 from tools.datasets.conversion import Progress, Say, StartProgress
+from tools.datasets.fingerprints import SplitFingerprint
 from tools.datasets.writing import add_sample
 
 SIDE = 32
@@ -143,7 +144,7 @@ def convert(source: Cifar10, data_dir: str, images: Dict[str, int], shards: Dict
                 move(share.stop)
             written.append(sum((samples[number].fingerprint for number in numbers.tolist()), SplitFingerprint()))
         origin = 'CIFAR-10 (Krizhevsky, 2009), 50,000 training and 10,000 test images, repeated'
-        return DatasetInfo.of('cifar10', origin, source.class_names, *written), {}
+        return fingerprints.described('cifar10', origin, source.class_names, *written), {}
 
     conversion.run(data_dir, _SETTINGS_NAME, settings, work, say)
 

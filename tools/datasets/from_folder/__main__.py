@@ -16,9 +16,9 @@ import sys
 
 from compat import native_messages
 from console import program
-from console.command_line import new_parser, number_of
 from console.paths import check_folder
 from console.screen import Screen
+from tools.parsers import new_parser, number_of
 
 
 def _arguments() -> argparse.Namespace:

@@ -17,10 +17,10 @@ import functools
 import sys
 
 from console import program
-from console.command_line import new_parser, number_of
 from console.paths import expanded
 from console.processes import usable_cores
 from console.screen import Screen
+from tools.parsers import new_parser, number_of
 
 SHARDS = {'train': 1024, 'validation': 128}
 IMAGES = {'train': 1281167, 'validation': 50000}

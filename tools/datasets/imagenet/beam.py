@@ -15,7 +15,8 @@ import threading
 from typing import Callable, Sequence
 
 from compat.errors import CommandError, RetryableError
-from console import extras, processes
+from console import processes
+from tools import extras
 
 DIRECT_RUNNER = 'DirectRunner'
 # An exit code that Python does not use.

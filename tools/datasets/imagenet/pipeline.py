@@ -27,14 +27,15 @@ from compat.messages import full, shown
 from console import outputs
 from console.json_content import from_json, record
 from data import records, remote
-from data.dataset_info import DatasetInfo, SplitFingerprint
+from data.dataset_info import DatasetInfo
 from data.files import write_whole
 from data.records import TRAIN, VALIDATION, DataError
 from preprocessing.decoding import decode_image
 from tools import image_header
-from tools.datasets import conversion, image_example, writing
+from tools.datasets import conversion, fingerprints, image_example, writing
 from tools.datasets.archives import read_file
 from tools.datasets.conversion import Progress, Say, StartProgress, watched
+from tools.datasets.fingerprints import SplitFingerprint
 from tools.datasets.image_example import Box
 from tools.datasets.imagenet import source as imagenet_source
 from tools.datasets.imagenet.source import AnnotatedBox, Image
@@ -445,7 +446,7 @@ def _finish(
     if unreadable:
         say(undecodable + listed(unreadable, conversion.REPORT_NAME))
     origin = 'ImageNet-2012 (ILSVRC2012), classification and localization'
-    info = DatasetInfo.of('imagenet', origin, plan.class_names[1:], totals[TRAIN], totals[VALIDATION])
+    info = fingerprints.described('imagenet', origin, plan.class_names[1:], totals[TRAIN], totals[VALIDATION])
     counts = [reports[shard].fingerprint.images for shard in of_split[VALIDATION]]
     return dataclasses.replace(info, validation_records_per_file=counts), {
         **{name: getattr(plan, name) for name in ('boxes', 'foreign', 'bad_annotations')},

@@ -15,9 +15,10 @@ import numpy as np
 
 from compat import tf
 from compat.messages import shown
-from console import extras, inputs
+from console import inputs
 from data import remote
 from data.records import DataError
+from tools import extras
 from tools.datasets import archives
 from tools.datasets.archives import read_file
 from tools.datasets.image_example import Box

@@ -12,9 +12,9 @@ import sys
 from compat import native_messages
 from compat.errors import DONE, FIX
 from console import program
-from console.command_line import new_parser, number_of
 from console.screen import Screen
 from tools.datasets import field_flags
+from tools.parsers import new_parser, number_of
 
 
 def main() -> int:

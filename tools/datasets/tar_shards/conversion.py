@@ -13,7 +13,6 @@ from compat.errors import CommandError
 from compat.messages import counted, printable, shown
 from console.json_content import from_json
 from data import checks, dataset_info, ppm, records, remote, tf_example, tfrecord_files
-from data.dataset_info import SplitFingerprint, fingerprint
 from data.formats import FORMATS
 from data.record_checker import UNREADABLE, BadRecord, RecordChecker, parse_example
 from data.records import TRAIN, VALIDATION, DataError
@@ -25,6 +24,7 @@ from preprocessing.decoding import decode_image
 from tools import image_header
 from tools.datasets import conversion, image_example, writing
 from tools.datasets.conversion import Say
+from tools.datasets.fingerprints import SplitFingerprint, fingerprint
 from tools.datasets.intake import DAMAGED, ROTATED, damage_in
 
 # A source without `dataset.json` may have every label.

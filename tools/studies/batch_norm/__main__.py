@@ -12,8 +12,8 @@ from typing import Any, Dict, List, Optional, Sequence
 
 from compat.errors import CommandError
 from console import program
-from console.command_line import folder, new_parser
 from console.screen import Screen
+from tools.parsers import folder, new_parser
 from tools.studies.files import Table, prepare, publish, write_json
 
 OUT = os.path.join('runs', 'studies', 'batch_norm')

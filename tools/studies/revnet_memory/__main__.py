@@ -15,11 +15,11 @@ from typing import Any, Dict, List, Optional, Sequence
 
 from compat.errors import DONE, RETRY
 from console import program
-from console.command_line import folder, new_parser, number_of, numbers_of
 from console.screen import Screen
 from tools.benchmarks import tables
 from tools.benchmarks.measurement import MeasurementError
 from tools.benchmarks.tables import Spread, spread
+from tools.parsers import folder, new_parser, number_of, numbers_of
 from tools.studies.drawing import Panel, chart
 from tools.studies.files import Table, prepare, publish, write_json
 from tools.studies.revnet_memory.measurement import (

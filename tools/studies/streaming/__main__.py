@@ -20,13 +20,13 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 from compat.errors import CommandError
 from compat.messages import counted
 from console import program
-from console.command_line import folder, new_parser, number_of, numbers_of
 from console.paths import check_stores
 from console.screen import Screen
 from inception_v3.config import Config
 from tools.benchmarks import tables
 from tools.benchmarks.measurement import interleave
 from tools.benchmarks.tables import Spread, spread
+from tools.parsers import folder, new_parser, number_of, numbers_of
 from tools.studies.files import Table, prepare, publish, write_json
 from tools.studies.streaming.measurement import (
     BATCH_SIZE,

@@ -23,8 +23,8 @@ from typing import Optional, Sequence, Tuple
 
 from compat.errors import DONE
 from console import program as console_program
-from console.command_line import folder, new_parser, number_of
 from console.screen import Screen
+from tools.parsers import folder, new_parser, number_of
 from tools.studies.files import require_packages
 
 

@@ -6,9 +6,9 @@ import statistics
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Sequence
 
 from console import program
-from console.command_line import folder, new_parser, number_of, numbers_of
 from console.screen import Screen
 from tools.benchmarks.tables import Spread
+from tools.parsers import folder, new_parser, number_of, numbers_of
 from tools.studies.shipped import EARLIER_RECIPE
 
 if TYPE_CHECKING:

@@ -16,7 +16,6 @@ from compat import tf
 from compat.errors import DONE, RETRY, TerminatedError
 from compat.log import logger
 from compat.messages import shown
-from console import extras
 from console.json_content import from_json
 from console.screen import Screen, duration
 from data import remote
@@ -25,6 +24,7 @@ from inception_v3.data_set import check_data
 from inception_v3.fitting import fit_to_data_set, makes_digits
 from inception_v3.model_dir import check_writable
 from inception_v3.run.evaluations import Evaluation
+from tools import extras
 from tools.datasets import digits
 from tools.studies.files import write_json
 from tools.studies.report import page, tables

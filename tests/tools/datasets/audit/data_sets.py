@@ -5,13 +5,14 @@ import pathlib
 from typing import Any, Dict, List, Sequence
 
 from data import records
-from data.dataset_info import DatasetInfo, fingerprint
+from data.dataset_info import DatasetInfo
 from data.sources import Source
 from tests.data.written_records import fingerprint_of
 from tests.support.images import saved
 from tests.support.photos import Photo, photo_example
 from tools.datasets import writing
 from tools.datasets.audit.report import audit
+from tools.datasets.fingerprints import fingerprint
 
 Report = Dict[str, Any]
 

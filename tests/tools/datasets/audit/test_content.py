@@ -10,7 +10,6 @@ import PIL.Image
 import pytest
 
 from data import records
-from data.dataset_info import fingerprint
 from data.formats import FORMATS
 from data.record_checker import RecordChecker
 from data.tar.shard import SampleChecker
@@ -24,6 +23,7 @@ from tools.datasets.audit import report as audit_report
 from tools.datasets.audit import shard
 from tools.datasets.audit.findings import judge
 from tools.datasets.audit.shard import ShardAuditor
+from tools.datasets.fingerprints import fingerprint
 
 
 def test_good_data_set__is_measured_and_can_be_trained_on(

@@ -12,13 +12,13 @@ import PIL.Image
 import pytest
 
 from data import dataset_info, records
-from data.dataset_info import fingerprint
 from data.formats import FORMATS
 from data.tar.shard import Shard
 from tests.data.written_records import fingerprint_of
 from tests.support.commands import largest_file
 from tests.tools.datasets.cifar10.archives import NAMES, Published, make
 from tools.datasets.cifar10 import conversion as cifar10_conversion
+from tools.datasets.fingerprints import fingerprint
 
 
 class Image(NamedTuple):

@@ -12,7 +12,6 @@ import PIL.Image
 import pytest
 
 from data import dataset_info, records
-from data.dataset_info import fingerprint
 from data.record_checker import RecordChecker
 from tests.data.written_records import examples, fingerprint_of
 from tests.support.commands import run
@@ -30,6 +29,7 @@ from tests.tools.datasets.imagenet.archives import (
     run_imagenet,
     stored,
 )
+from tools.datasets.fingerprints import fingerprint
 from tools.datasets.imagenet import __main__ as imagenet
 from tools.datasets.imagenet import beam
 

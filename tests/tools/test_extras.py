@@ -3,7 +3,7 @@
 import pytest
 
 from compat.errors import CommandError
-from console import extras
+from tools import extras
 
 
 def test_require__names_missing_packages_and_the_command_that_installs_them() -> None:
