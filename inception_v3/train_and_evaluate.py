@@ -130,7 +130,7 @@ class Run:
             config,
             seen.data_set,
             evaluation,
-            trainer.throughput.images_per_second,
+            trainer.progress.images_per_second,
             export,
             best.evaluation if best else None,
             time.monotonic() - began if config.log_steps else None,

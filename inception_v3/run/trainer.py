@@ -8,11 +8,11 @@ from compat.errors import RetryableError
 from compat.log import logger
 from inception_v3.estimator import refusals_explained
 from inception_v3.input_pipeline import InputPipeline
-from inception_v3.model_dir import latest_checkpoint
+from inception_v3.model_dir import latest_checkpoint, latest_step
 from inception_v3.run import failures
 from inception_v3.run.context import Context
 from inception_v3.run.failures import DivergedError
-from inception_v3.run.hooks.progress import StepLines, Throughput, TrainingProgress
+from inception_v3.run.hooks.progress import TrainingProgress
 from inception_v3.run.hooks.saving import CheckpointFitsHook, CheckpointHook
 from inception_v3.run.hooks.stopping import RecoveryLimitHook
 from inception_v3.run.hooks.summaries import TrainingSummaries
@@ -32,18 +32,16 @@ _NAN_WEIGHTS = re.compile(r'Gradient for \S+ is NaN')
 
 
 class Trainer:
-    """Trains a run's steps, in cycles; its watchers keep their state over all of them, such as the `throughput`."""
+    """Trains a run's steps, in cycles; its watchers keep their state over all of them, such as the `progress`."""
 
     def __init__(self, context: Context):
         config = context.config
         self._context = context
         self._config = config
-        # The step at which this command began to train.
-        self._began_at: Optional[int] = None
+        self._is_first_cycle = True
         # Of the first cycle: assigns the weights of --init_from.
         self._begin_hook: Optional[tf.estimator.SessionRunHook] = None
-        self.throughput = Throughput()
-        self._step_lines: Optional[StepLines] = None
+        self.progress = TrainingProgress(context.screen, config)
         self._start = StartRecorder(config, context.data_set)
         self._summaries = TrainingSummaries(config, context.class_names)
         # Without emulation, a TPU's variables are too large to fetch after each step.
@@ -79,21 +77,22 @@ class Trainer:
           CommandError: the TPU or a file server was lost.
           TerminatedError, InterruptedByUserError: SIGTERM or Ctrl-C came; the last step is saved.
         """
-        is_first_cycle = self._began_at is None
-        if is_first_cycle:
-            self._begin()
-        divergence = DivergenceWatcher(self._config.num_classes)
-        hooks = self._hooks(divergence, is_first_cycle)
+        config = self._config
+        if self._is_first_cycle and config.image_summaries and config.is_first:
+            self._summaries.draw_images(latest_step(self._context.model_dir))
+        divergence = DivergenceWatcher(config.num_classes)
+        hooks = self._hooks(divergence)
+        self._is_first_cycle = False
         self._context.screen.update('building the graph of training', at_once=True)
         try:
             with refusals_explained():
-                pipeline = InputPipeline(is_training=True, config=self._config)
+                pipeline = InputPipeline(is_training=True, config=config)
                 self._context.estimator.train(pipeline, hooks=hooks, max_steps=until_step)
         except tf.errors.InvalidArgumentError as error:
             if not _NAN_WEIGHTS.search(error.message):
                 raise
             done = divergence.steps_before
-            last = min(done + self._config.iterations, until_step) - 1
+            last = min(done + config.iterations, until_step) - 1
             raise DivergedError('The weights are no longer finite', last, done)
         finally:
             self._context.termination.steps_to_lose(False)
@@ -102,29 +101,20 @@ class Trainer:
             self._summaries.flush()
         self._check_end(until_step)
 
-    def _begin(self) -> None:
-        config = self._config
-        self._began_at = self._context.workers.latest_step()
-        if config.image_summaries and config.is_first:
-            self._summaries.draw_images(self._began_at)
-        if config.log_steps:
-            self._step_lines = StepLines(config, self._began_at)
-
-    def _hooks(self, divergence: DivergenceWatcher, is_first_cycle: bool) -> List[tf.estimator.SessionRunHook]:
+    def _hooks(self, divergence: DivergenceWatcher) -> List[tf.estimator.SessionRunHook]:
         """The hooks of a cycle. A session calls them in this order at each event."""
         config = self._config
-        progress = TrainingProgress(self._context.screen, self.throughput, config, self._step_lines)
         recovery = RecoveryLimitHook(lambda: failures.check_reachable(config))
-        together = self._context.workers.session_hook() if is_first_cycle else None
+        together = self._context.workers.session_hook() if self._is_first_cycle else None
         if not config.is_first:
             # The first worker writes, and watches the loss for all.
-            hooks = [together, recovery, StepHook([progress]), self._context.termination]
+            hooks = [together, recovery, StepHook([self.progress]), self._context.termination]
             return [hook for hook in hooks if hook]
         checkpoint = latest_checkpoint(self._context.model_dir)
         if checkpoint:
             logger.info('resuming from %s', checkpoint)
         watchers = [
-            progress,
+            self.progress,
             # Records when the graph is built: after the check that the checkpoint fits, before the session begins.
             self._start,
             # Before the divergence watcher stops training: provenance --verify compares a diverged step, too.
@@ -142,7 +132,7 @@ class Trainer:
             # Before everything that writes: model_dir may belong to another trainer by now.
             self._context.lock,
             # Before the watchers and the first checkpoint.
-            self._begin_hook if is_first_cycle else None,
+            self._begin_hook if self._is_first_cycle else None,
             recovery,
             StepHook([watcher for watcher in watchers if watcher]),
             # After the divergence watcher: a step that it refuses is not saved.

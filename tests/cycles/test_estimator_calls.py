@@ -107,7 +107,8 @@ def test_training__has_hooks_with_the_values_of_the_flags(config: Config, change
     trainer.train(4)
     (saving,) = [hook for hook in estimator.calls[0]['hooks'] if isinstance(hook, CheckpointHook)]
     assert saving._timer._every_secs == changes.get('save_checkpoints_secs', 1000)
-    assert bool(trainer._step_lines) == bool(trainer._profiled) == bool(changes)
+    trainer.progress.session_began(None, 0, 0.0)
+    assert bool(trainer.progress._step_lines) == bool(trainer._profiled) == bool(changes)
 
 
 def test_training__draws_the_images_of_the_step_where_it_begins(config: Config, monkeypatch: Any) -> None:

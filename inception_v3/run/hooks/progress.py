@@ -17,22 +17,6 @@ from inception_v3.tpu import accelerator
 _NEWEST = 0.05
 
 
-class Throughput:
-    """Images per second of a command's training steps, over all its cycles.
-
-    The first step of each cycle does not count: it builds the graph's kernels and fills the input pipeline.
-    """
-
-    def __init__(self) -> None:
-        self.images = 0
-        self.seconds = 0.0
-
-    @property
-    def images_per_second(self) -> Optional[float]:
-        """Images per second; None before two steps of a cycle are done."""
-        return self.images / self.seconds if self.seconds else None
-
-
 class StepLines:
     """Logs the lines of `--log_steps`: one at the first session call that reaches a multiple, and one for each epoch.
 
@@ -91,27 +75,36 @@ class StepLines:
 
 
 class TrainingProgress(Watcher):
-    """Shows step, loss, images/s and the time left, or the lines of `--log_steps` in place of them.
+    """Shows step, loss, images/s and the time left, or the lines of `--log_steps` in place of them, in all cycles.
 
-    Without a terminal, each cycle logs at least two such lines: the first one with the time left, and the last one.
+    Without a terminal, each cycle logs at least two such lines: the first one with the time left, and the last one. The
+    first step of a cycle does not count: it builds the graph's kernels and fills the input pipeline.
     """
 
-    def __init__(self, screen: Screen, throughput: Throughput, config: Config, step_lines: Optional[StepLines] = None):
+    def __init__(self, screen: Screen, config: Config):
         self._screen = screen
-        self._throughput = throughput
         self._config = config
-        self._step_lines = step_lines
+        self._step_lines: Optional[StepLines] = None
+        self._images, self._seconds = 0, 0.0
+        # Of the current cycle.
         self._last: Optional[Step] = None
         self._rate: Optional[float] = None
         self._has_shown_left = False
 
+    @property
+    def images_per_second(self) -> Optional[float]:
+        """Images per second of a command's training steps; None before two steps of a cycle are done."""
+        return self._images / self._seconds if self._seconds else None
+
     def graph_built(self) -> None:
-        """Shows that training is being prepared: creating the session takes seconds."""
+        """Begins a cycle, and shows that training is being prepared: creating the session takes seconds."""
+        self._last, self._rate, self._has_shown_left = None, None, False
         self._screen.update(f'preparing to train, {self._config.train_steps} steps in all', at_once=True)
 
     def session_began(self, session: Any, begin: int, now: float) -> None:
-        """Starts the clock of the step lines."""
-        if self._step_lines:
+        """Starts the clock of the step lines, which begin with the first session."""
+        if self._config.log_steps:
+            self._step_lines = self._step_lines or StepLines(self._config, begin)
             self._step_lines.begin(now)
 
     def step_done(self, session: Any, done: Step) -> None:
@@ -119,8 +112,8 @@ class TrainingProgress(Watcher):
         config = self._config
         if self._last and done.step > self._last.step:
             images, seconds = (done.step - self._last.step) * config.train_batch_size, done.time - self._last.time
-            self._throughput.images += images
-            self._throughput.seconds += seconds
+            self._images += images
+            self._seconds += seconds
             latest = images / seconds
             self._rate = latest if self._rate is None else (1 - _NEWEST) * self._rate + _NEWEST * latest
         self._last = done
