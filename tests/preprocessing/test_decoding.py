@@ -86,8 +86,9 @@ NO_IMAGES = {
 
 @pytest.mark.parametrize('kind', NO_IMAGES)
 def test_decode_image__refuses_files_that_are_not_images(kind: str) -> None:
-    with pytest.raises(tf.errors.InvalidArgumentError):
+    with pytest.raises(tf.errors.InvalidArgumentError) as raised:
         decode(NO_IMAGES[kind])
+    assert 'more than' not in raised.value.message, 'a size in a file that has none'
 
 
 GREY = CAT.convert('L')
@@ -244,7 +245,7 @@ def test_image_shape__reads_at_its_place_only_if_all_bytes_are_usual(monkeypatch
 def test_decoding__refuses_too_many_pixels_in_a_gif_header_before_allocating_them() -> None:
     gif = bytearray(saved(CAT, 'GIF'))
     width, height = gif[6:8], gif[8:10]
-    gif[6:10] = struct.pack('<HH', 10_000, 10_001)
+    gif[6:10] = struct.pack('<HH', 25_001, 4_000)
     assert width + height in gif[10:], 'the size of the frame'
     frame = gif.index(width + height, 10)
     gif[frame : frame + 4] = gif[6:10]
@@ -272,10 +273,11 @@ def test_image_shape__of_a_group_is_that_of_each_image() -> None:
     sizes = ((200, 100), (7, 9), (300, 451), (100, 120), (33, 44), (2, 3))
     kinds = ('JPEG', 'PNG', 'GIF', 'JPEG', 'JPEG', 'JPEG')
     files = [saved(CAT.crop((0, 0, width, height)), kind) for (height, width), kind in zip(sizes, kinds)]
-    files[3] = saved(CAT.crop((0, 0, 120, 100)), 'JPEG', progressive=True)
+    files[3] = saved(CAT.crop((0, 0, 120, 100)).convert('L'), 'JPEG')
     is_usual = [decoding._USUAL_BYTES.items() <= {*enumerate(file)} for file in files]
     assert is_usual == [True, False, False, False, True, True]
     expected = [[height, width, 3] for height, width in sizes]
+    expected[3][2] = 1
     for chosen in (slice(None), slice(1, 4), slice(4, 6), slice(0, 1)):
         assert fed(image_shape, GROUP)(files[chosen]).tolist() == expected[chosen]
 
