@@ -5,6 +5,7 @@ from typing import NamedTuple, Tuple
 import numpy as np
 
 from compat import tf
+from compat.tensorflow import require
 
 # The marker that ends a JPEG file (ITU-T T.81, table B.1).
 _END_OF_IMAGE = b'\xff\xd9'
@@ -153,7 +154,7 @@ def _shape_of_other(encoded: tf.Tensor) -> tf.Tensor:
         checks = [_check_pixels(tf.reduce_prod(tf.cast(sides, tf.int64)) * tf.cast(is_gif, tf.int64))]
         if hasattr(tf.io, 'decode_webp'):
             # There, it would also decode WebP, whose size is not checked, and data sets would depend on the version.
-            checks.append(_require(is_gif, 'not a JPEG, PNG or GIF image'))
+            checks.append(require(is_gif, ['not a JPEG, PNG or GIF image']))
         with tf.control_dependencies(checks):
             return tf.shape(_decode(tf.identity(encoded)))
 
@@ -175,7 +176,7 @@ def is_png(encoded: tf.Tensor) -> tf.Tensor:
 def _checked_shape(shape: tf.Tensor) -> tf.Tensor:
     """Returns the shapes of images [..., 3]; fails if an image has no pixels, or too many."""
     sides = shape[..., :2]
-    has_pixels = _require(tf.reduce_min(sides) > 0, 'an image of no pixels')
+    has_pixels = require(tf.reduce_min(sides) > 0, ['an image of no pixels'])
     # Only then: a PNG header can hold two negative sides, whose product is positive.
     with tf.control_dependencies([has_pixels]):
         pixels = tf.reduce_prod(tf.cast(sides, tf.int64), -1)
@@ -184,12 +185,7 @@ def _checked_shape(shape: tf.Tensor) -> tf.Tensor:
 
 
 def _check_pixels(pixels: tf.Tensor) -> tf.Operation:
-    return _require(pixels <= MAX_PIXELS, f'an image of more than {MAX_PIXELS} pixels')
-
-
-def _require(condition: tf.Tensor, message: str) -> tf.Operation:
-    # `tf.Assert` adds a dozen operations, which format the message only when it is needed.
-    return tf.raw_ops.Assert(condition=condition, data=[tf.constant(message)])
+    return require(pixels <= MAX_PIXELS, [f'an image of more than {MAX_PIXELS} pixels'])
 
 
 def _jpeg_header_pixels(encoded: tf.Tensor) -> tf.Tensor:
