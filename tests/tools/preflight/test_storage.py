@@ -123,7 +123,7 @@ def test_class_weights__need_no_labels_to_build_the_graph(
     emulated = [*flags, '--tpu=emulated:2', f'--model_dir={tmp_path}/model']
     report = run(*FAKE, *emulated, f'--class_weights={weights}', '--json').report
     assert report['may_start'] and not any('balanced' in text for text in report['not_checked'])
-    (error,) = errors_of(*FAKE, *flags, '--topology=v2-8', '--class_weights=mine=1,2')
+    (_, error) = errors_of(*FAKE, *flags, '--topology=v2-8', '--class_weights=mine=1,2')
     assert 'has 2 numbers for 11 classes' in error
     # Digits that the run will make, and a data set that is elsewhere; the labels of one that is here are not counted.
     monkeypatch.setattr(labels, 'count', None)
