@@ -35,10 +35,17 @@ def full(path: Any) -> str:
 def meant(word: str, choices: Iterable[str], before: str = '') -> str:
     """The question whether one of some choices was meant instead of a word; empty if none is like it.
 
-    The answer has `before` in front, such as the folder of a file name.
+    Capitals do not count. The answer has `before` in front, such as the folder of a file name.
     """
-    similar = difflib.get_close_matches(word, [*choices], n=1)
-    return f' Did you mean {full(before + similar[0])}?' if similar else ''
+    by_letters = {choice.lower(): choice for choice in choices}
+    similar = difflib.get_close_matches(word.lower(), by_letters, n=1)
+    return f' Did you mean {full(before + by_letters[similar[0]])}?' if similar else ''
+
+
+def alternatives(choices: Iterable[Any]) -> str:
+    """Some choices in words: `a, b or c`."""
+    *others, last = map(str, choices)
+    return f'{", ".join(others)} or {last}'
 
 
 def listed(texts: Sequence[str], at_most: int = 3, separator: str = '; ') -> str:

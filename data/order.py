@@ -16,6 +16,7 @@ from typing import Any, Callable, List, NamedTuple, Sequence, Tuple
 import numpy as np
 
 from compat import tf
+from compat.tensorflow import require
 from data.record_counts import FileRecords
 from data.records import DataError
 
@@ -191,7 +192,7 @@ def _missing(path: tf.Tensor, records: tf.data.Dataset) -> tf.data.Dataset:
     """A data set whose only element fails. It stands for a missing record, and has the types of a file's records."""
 
     def fail(path: tf.Tensor) -> Any:
-        with tf.control_dependencies([tf.raw_ops.Assert(condition=tf.constant(False), data=[path, FEWER_RECORDS])]):
+        with tf.control_dependencies([require(tf.constant(False), [path, FEWER_RECORDS])]):
             return tf.nest.map_structure(lambda dtype: tf.zeros([], dtype), tf.data.get_output_types(records))
 
     return tf.data.Dataset.from_tensors(path).map(fail)

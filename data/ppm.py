@@ -1,6 +1,7 @@
 """Converts binary PPM images, which TensorFlow cannot decode, to PNG images."""
 
 from compat import tf
+from compat.tensorflow import require
 
 _MAGIC = 'P6'
 # Width, height and 255, each after white space or comments, and one white-space character.
@@ -26,7 +27,7 @@ def as_png(encoded: tf.Tensor) -> tf.Tensor:
 
 def _convert(encoded: tf.Tensor) -> tf.Tensor:
     head = tf.strings.substr(encoded, 0, HEADER_BYTES)
-    fits = tf.Assert(tf.strings.regex_full_match(head, _WHOLE_HEAD), ['not a PPM image of 8 bits per channel'])
+    fits = require(tf.strings.regex_full_match(head, _WHOLE_HEAD), ['not a PPM image of 8 bits per channel'])
     with tf.control_dependencies([fits]):
         width, height = (
             tf.strings.to_number(tf.strings.regex_replace(head, _WHOLE_HEAD, group), tf.int64)
@@ -36,7 +37,7 @@ def _convert(encoded: tf.Tensor) -> tf.Tensor:
     begin = tf.cast(tf.strings.length(head) - tf.strings.length(rest), tf.int64)
     size = height * width * 3
     whole = tf.logical_and(size > 0, begin + size <= tf.cast(tf.strings.length(encoded), tf.int64))
-    with tf.control_dependencies([tf.Assert(whole, ['a truncated PPM image'])]):
+    with tf.control_dependencies([require(whole, ['a truncated PPM image'])]):
         pixels = tf.io.decode_raw(tf.strings.substr(encoded, begin, size), tf.uint8)
     # The fastest compression: the image is decoded immediately.
     return tf.image.encode_png(tf.reshape(pixels, [height, width, 3]), compression=1)

@@ -9,6 +9,7 @@ import zlib
 from typing import Callable, Sequence, Tuple
 
 from compat import tf
+from compat.tensorflow import require
 from data import remote
 
 # The bytes of a frame: the record's length, the length's checksum, and the record's checksum.
@@ -128,7 +129,7 @@ def read_to_the_end(
         is_end, record = element
         differs = tf.not_equal((read - tf.cast(size, tf.int64)) % SIZE_MODULUS, 0)
         whole = tf.logical_not(tf.logical_and(is_end, differs))
-        with tf.control_dependencies([tf.Assert(whole, [path, fault, read, 'of', size])]):
+        with tf.control_dependencies([require(whole, [path, fault, read, 'of', size])]):
             read += FRAME_BYTES + tf.cast(tf.strings.length(record), tf.int64)
         return read, (is_end, record)
 

@@ -16,7 +16,7 @@ import unicodedata
 from typing import TYPE_CHECKING, Any, Collection, Iterable, NamedTuple, Optional, Tuple, get_type_hints
 
 from compat.errors import CommandError
-from compat.messages import shown
+from compat.messages import alternatives, meant, shown
 from console.json_content import from_json
 from inception_v3.networks.registry import NETWORKS
 from preprocessing.preprocessings import PREPROCESSINGS
@@ -65,8 +65,7 @@ class Setting(NamedTuple):
     def allowed(self) -> str:
         """The allowed values in words; empty if every value of the type is allowed."""
         if self.choices:
-            *others, last = self.choices
-            return f'{", ".join(others)} or {last}'
+            return alternatives(self.choices)
         bounds = (('above', self.above), ('at least', self.lower), ('at most', self.upper))
         return ' and '.join(f'{words} {_plain(bound)}' for words, bound in bounds if bound is not None)
 
@@ -109,7 +108,7 @@ def _wrong_values(instance: 'Config') -> Iterable[str]:
         if type(value) is not expected or (isinstance(value, float) and not math.isfinite(value)):
             yield f'{flag}: must be {TYPE_NAMES[expected]}.'
         elif not setting.allows(value):
-            yield f'{flag}: must be {setting.allowed}.'
+            yield f'{flag}: must be {setting.allowed}.{meant(str(value), setting.choices)}'
         elif _technical_limit(value, setting.longest):
             yield f'{flag}: must be {_technical_limit(value, setting.longest)}.'
 

@@ -12,7 +12,7 @@ from typing import Any, Callable, Dict, FrozenSet, List, Mapping, NamedTuple, Op
 from absl import flags
 
 from compat.errors import CommandError
-from compat.messages import shown
+from compat.messages import alternatives, meant, shown
 from console import inputs, processes
 from console.command_line import check_given_once, filled
 from console.paths import check_folder, check_stores, expanded
@@ -147,7 +147,7 @@ class _FlagValues(flags.FlagValues):
 
 def _defined(own_flags: OwnFlags) -> flags.FlagValues:
     values = _FlagValues()
-    flags.DEFINE_enum('preset', None, sorted(PRESETS), 'the defaults', flag_values=values)
+    _define(values, 'preset', str, 'the defaults')
     _define(values, 'verbose', bool, "TensorFlow's own log")
     for name, help in _HELP_FLAGS.items():
         _define(values, name, bool, help, short_name='h' if name == 'help' else None)
@@ -194,6 +194,9 @@ def read(argv: Sequence[str], own_flags: OwnFlags = NO_FLAGS) -> CommandLine:
         raise ConfigError(f'{shown(text, _LONGEST_MESSAGE)}\n{_SEE_HELP}')
     if stray:
         raise ConfigError(f'{shown(" ".join(stray))}: not a flag. Flags are written --name=value; {_SEE_HELP}')
+    if values.preset not in (None, *PRESETS):
+        allowed = f'{alternatives(sorted(PRESETS))}.{meant(values.preset, PRESETS)}'
+        raise ConfigError(f'--preset={shown(values.preset)}: must be {allowed}')
     check_stores(values[name].value for name in values)
     return CommandLine(
         fields={

@@ -31,12 +31,17 @@ _ADVICE = (
 
 
 class DamagedError(CheckpointError):
-    """The files of a checkpoint are damaged or incomplete, or its values are not finite."""
+    """The files of a checkpoint are damaged or incomplete, or its values are not finite.
+
+    Attributes:
+      fact: the message without its advice.
+    """
 
     def __init__(self, checkpoint: str, reason: str):
+        self.fact = f'{checkpoint}: is damaged ({reason}).'
         super().__init__(
-            f'{checkpoint}: is damaged ({reason}). With --skip_damaged_checkpoints, training resumes from the newest '
-            'undamaged checkpoint.'
+            f'{self.fact} With --skip_damaged_checkpoints, training resumes from the newest undamaged checkpoint, and '
+            '--mode=eval waits for the next one.'
         )
 
 

@@ -215,9 +215,9 @@ class Run:
             if not is_complete(checkpoint):
                 # The trainer keeps the newest five, and has removed this one.
                 self._screen.clear()
-                logger.info('%s was removed before it was evaluated: %s', checkpoint, error)
+                logger.info('%s was removed before it was evaluated', checkpoint)
             elif self._config.skip_damaged_checkpoints and isinstance(error, DamagedError):
-                logger.info('skipped: %s', error)
+                logger.info('skipped: %s', error.fact)
             else:
                 raise
         return None

@@ -8,6 +8,7 @@ from typing import Tuple
 import numpy as np
 
 from compat import tf
+from compat.tensorflow import require
 from preprocessing.decoding import Crop
 from preprocessing.stateless import Uniform
 
@@ -79,7 +80,7 @@ def _in_pixels(bbox: tf.Tensor, sides: tf.Tensor) -> tf.Tensor:
     if_none = tf.constant([[[0.0, 0.0, 1.0, 1.0]]])[:, tf.minimum(tf.shape(bbox)[1], 1) :]
     bbox = tf.concat([bbox, if_none], 1)
     is_inside = tf.reduce_all(tf.equal(bbox, tf.clip_by_value(bbox, 0.0, 1.0)))
-    with tf.control_dependencies([tf.debugging.Assert(is_inside, ['Bounding boxes must be in [0, 1].'])]):
+    with tf.control_dependencies([require(is_inside, ['Bounding boxes must be in [0, 1].'])]):
         return tf.floor(tf.reshape(bbox, [-1, 2, 2, 1]) * sides)
 
 

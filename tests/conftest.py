@@ -2,8 +2,10 @@
 
 import functools
 import gc
+import itertools
 import logging
 import pathlib
+import re
 import signal
 import time
 from typing import Any, Generator, Iterator, List, Optional
@@ -92,19 +94,6 @@ def _plain_pipeline_options(pipeline: InputPipeline) -> tf.data.Options:
 
 
 @pytest.fixture(autouse=True)
-def _no_rewriting(request: Any, monkeypatch: Any) -> None:
-    """Leaves the graphs of the default tier's tests as they are: to rewrite a small one takes longer than to run it.
-
-    The same goes for further cases of these tests. The tests of the other tiers, and fixtures of a wider scope, rewrite
-    graphs as programs do.
-    """
-    marker = request.node.get_closest_marker
-    if marker('further') or not any(map(marker, MARKERS)):
-        monkeypatch.setattr(session.BaseSession, '__init__', _new_plain_session)
-        monkeypatch.setattr(InputPipeline, '_options', _plain_pipeline_options)
-
-
-@pytest.fixture(autouse=True)
 def _new_graph() -> Iterator[None]:
     """Gives each test a graph of its own."""
     with tf.Graph().as_default():
@@ -156,7 +145,11 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_collection_modifyitems(items: List[Any]) -> None:
-    """Limits the time of each test and its fixtures, generously for a busy machine, so that a test that hangs fails."""
+    """Begins with the tests that start many processes: a process of a gigabyte takes 20 ms to fork, at first a few.
+
+    Limits the time of each test and its fixtures, generously for a busy machine, so that a test that hangs fails.
+    """
+    items.sort(key=lambda item: not item.nodeid.startswith(('tests/run_tpu/', 'tests/test_run_setup.py')))
     for item in items:
         tier = next((tier for tier in ('nightly', 'slow', 'program') if item.get_closest_marker(tier)), 'default')
         item.add_marker(pytest.mark.timeout(_TIMEOUTS[tier]))
@@ -164,14 +157,32 @@ def pytest_collection_modifyitems(items: List[Any]) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: Any) -> None:
-    """Resets the log before the fixtures of wider scopes, which run commands."""
+    """Resets the log before the fixtures of wider scopes, which run commands.
+
+    Leaves the graphs of the default tier's tests and of their fixtures as they are: to rewrite a small one takes longer
+    than to run it. The same goes for further cases of these tests. The other tiers rewrite graphs as programs do.
+    """
     _reset_log()
+    marker = item.get_closest_marker
+    is_plain = marker('further') or not any(map(marker, MARKERS))
+    session.BaseSession.__init__ = _new_plain_session if is_plain else _new_session
+    InputPipeline._options = _plain_pipeline_options if is_plain else _pipeline_options
 
 
 @pytest.fixture(autouse=True)
 def _fresh_log() -> None:
     """Resets the log once more, after those fixtures and before the test."""
     _reset_log()
+
+
+_folder_numbers = itertools.count()
+
+
+@pytest.fixture
+def tmp_path(request: Any, tmp_path_factory: Any) -> pathlib.Path:
+    """A new folder, as pytest's own fixture makes, but without a search among the folders of all earlier tests."""
+    name = re.sub(r'\W', '_', request.node.name)[:30]
+    return tmp_path_factory.mktemp(f'{name}-{next(_folder_numbers)}', numbered=False)
 
 
 @pytest.fixture(scope='session')

@@ -28,21 +28,14 @@ def build(config: Config, mode: str, images: Any = IMAGES, labels: Any = LABELS)
     return model_fn.inception_model_fn(tf.convert_to_tensor(images), labels, mode, {'config': config})
 
 
-@pytest.fixture(scope='module')
-def evaluated() -> tf.Graph:
-    """The graph of an evaluation of Inception v3."""
-    with tf.Graph().as_default() as graph:
-        build(CONFIG, MODES.EVAL)
-    return graph
-
-
-def test_weight_decay__applies_to_kernels_only(evaluated: tf.Graph) -> None:
-    decayed = {v.op.name for v in evaluated.get_collection(tf.GraphKeys.WEIGHTS)}
-    rest = {v.op.name for v in evaluated.get_collection(tf.GraphKeys.TRAINABLE_VARIABLES)} - decayed
-    assert len(decayed) == 98
+def test_weight_decay__applies_to_kernels_only(few_blocks: None) -> None:
+    build(CONFIG, MODES.EVAL)
+    decayed = {v.op.name for v in tf.get_collection(tf.GraphKeys.WEIGHTS)}
+    rest = {v.op.name for v in tf.trainable_variables()} - decayed
+    # The stem, the first blocks of each size, the logits and the auxiliary head.
+    assert len(decayed) == 5 + 7 + 4 + 6 + 1 + 3
     assert all(name.endswith('/weights') for name in decayed)
     assert {name.rpartition('/')[2] for name in rest} == {'beta', 'biases'}
-    # The auxiliary head's three are among them.
     assert len([name for name in decayed if '/AuxLogits/' in name]) == 3
 
 
@@ -141,12 +134,15 @@ def test_averages__first_decays_are_those_of_steps_1_and_2(tiny: None) -> None:
                 np.testing.assert_allclose(after, average - (1 - decay) * (average - weight), atol=1e-6)
 
 
-def test_evaluation__has_no_dropout_and_export_no_auxiliary_head(evaluated: tf.Graph, tiny: None) -> None:
-    assert 'RandomUniform' not in {operation.type for operation in evaluated.get_operations()}
-    assert [v for v in evaluated.get_collection('trainable_variables') if 'AuxLogits' in v.op.name]
+def test_evaluation__has_no_dropout_and_export_no_auxiliary_head(tiny: None) -> None:
+    found = {}
+    for mode in (MODES.TRAIN, MODES.EVAL, MODES.PREDICT):
+        with tf.Graph().as_default() as graph:
+            build(CONFIG, mode, labels=None if mode == MODES.PREDICT else LABELS)
+            drops = 'RandomUniform' in {operation.type for operation in graph.get_operations()}
+            found[mode] = drops, any('AuxLogits' in v.op.name for v in tf.trainable_variables())
+    assert found == {MODES.TRAIN: (True, True), MODES.EVAL: (False, True), MODES.PREDICT: (False, False)}
     assert not model_fn.network_options(CONFIG, MODES.PREDICT)['auxiliary_head']
-    build(CONFIG, MODES.PREDICT, labels=None)
-    assert not [v for v in tf.global_variables() if 'AuxLogits' in v.op.name]
 
 
 def test_evaluation__ignores_padding(tiny: None) -> None:

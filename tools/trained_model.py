@@ -17,10 +17,11 @@ from inception_v3.model_dir import (
     step_of,
 )
 from inception_v3.moving_average import averaging_saver, check_holds_averages
+from inception_v3.run.starts import config_of
 
 
 class TrainedModel(NamedTuple):
-    """A run's checkpoint and its step, and the run's configuration with this machine's CPU as the device."""
+    """A run's checkpoint and its step, and the configuration of its training with this machine's CPU as the device."""
 
     checkpoint: str
     step: int
@@ -58,7 +59,7 @@ def find(model_dir: str, checkpoint: Optional[str] = None) -> TrainedModel:
         beside = os.path.join(os.path.dirname(path), CONFIG_FILE)
         raise ConfigError(f'{beside}: is missing or empty. Restore the file: it has the settings of the run.')
     here = dataclasses.replace(
-        config,
+        config_of(path, config),
         use_tpu=False,
         worker_hosts='',
         task_index=None,

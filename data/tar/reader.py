@@ -10,7 +10,7 @@ import functools
 from typing import Callable, Tuple
 
 from compat import tf
-from compat.tensorflow import mapped_by_the_requesting_thread
+from compat.tensorflow import mapped_by_the_requesting_thread, require
 from data import ppm, remote
 from data.tar import graph_samples
 from data.tar.graph_samples import Samples, all_of, select
@@ -98,9 +98,8 @@ def _one_piece(path: tf.Tensor, size: tf.Tensor) -> tf.data.Dataset:
 
     def checked(content: tf.Tensor) -> tf.Tensor:
         length = tf.cast(tf.strings.length(content), tf.int64)
-        with tf.control_dependencies(
-            [tf.Assert(tf.equal(length, size), [path, remote.ENDED_EARLY, length, 'of', size])]
-        ):
+        whole = tf.equal(length, size)
+        with tf.control_dependencies([require(whole, [path, remote.ENDED_EARLY, length, 'of', size])]):
             return tf.identity(content)
 
     return content.map(checked)

@@ -3,6 +3,7 @@
 from typing import Any, NamedTuple, Tuple
 
 from compat import tf
+from compat.tensorflow import require
 from data.records import Record
 from inception_v3.config import Config
 from inception_v3.input.infeed import Features, Infeed
@@ -80,6 +81,7 @@ class RecordPreprocessing:
         config, source = self._config, self._config.source
         record = source.format.parse(serialized, self._is_training and config.use_annotated_bbox, source.fields)
         in_range = tf.logical_and(record.label >= 0, record.label < config.num_classes)
-        wrong = tf.boolean_mask(record.label, ~in_range) if record.label.shape.ndims else record.label
-        with tf.control_dependencies([tf.Assert(tf.reduce_all(in_range), ['label out of range:', wrong])]):
+        is_group = record.label.shape.ndims
+        wrong = tf.gather_nd(record.label, tf.where(tf.logical_not(in_range))) if is_group else record.label
+        with tf.control_dependencies([require(tf.reduce_all(in_range), ['label out of range:', wrong])]):
             return tf.identity(record.encoded), record.bbox, tf.cast(record.label, tf.int32)

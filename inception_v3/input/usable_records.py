@@ -12,6 +12,7 @@ import re
 from typing import Any, Callable, Tuple
 
 from compat import tf
+from compat.tensorflow import require
 from data.records import Record
 from data.sources import common_folder
 from inception_v3.config import Config
@@ -73,7 +74,7 @@ def map_or_replace(
         chosen = tf.gather(_replaced(usable, lanes, run), leaving)
         some = tf.gather(records.path, 0), tf.gather(records.path, lanes * run - 1)
         message = ['none of', run, f'{NONE_USABLE}, in one of the files from', *some]
-        with tf.control_dependencies([tf.Assert(tf.reduce_all(chosen >= 0), message)]):
+        with tf.control_dependencies([require(tf.reduce_all(chosen >= 0), message)]):
             return tf.nest.map_structure(lambda each: tf.gather(each, tf.maximum(chosen, 0)), (features, labels))
 
     dataset = dataset.map(of_group).prefetch(1).unbatch()
@@ -152,4 +153,4 @@ def name_bad_records(config: Config, split: str, paths: tf.Tensor, positions: tf
     # before they are written.
     pattern = tf.strings.join([folder, os.sep, tf.strings.substr(names[0], 0, written * 0), '*@*'])
     count = tf.size(tf.io.matching_files(pattern))
-    return tf.Assert(count <= config.max_bad_records, ['more bad records than may be skipped:', count])
+    return require(count <= config.max_bad_records, ['more bad records than may be skipped:', count])

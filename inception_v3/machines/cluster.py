@@ -27,6 +27,7 @@ OF_PLACE = OF_MACHINE | {
     *('tpu', 'master', 'tpu_zone', 'gcp_project'),
 }
 
+_KEYS = ('cluster', 'task', 'type', 'index')
 _KINDS = ('chief', 'worker')
 # Other tasks, and the reason why a run has none of them.
 _INSTEAD = {
@@ -107,6 +108,10 @@ def _flags(values: Any) -> Dict[str, Any]:
     cluster, task = values.get('cluster') or {}, values.get('task') or {}
     if not isinstance(cluster, dict) or not isinstance(task, dict):
         raise ValueError('"cluster" and "task" must be JSON objects')
+    for name in (*values, *task):
+        if name.lower() in _KEYS and name not in _KEYS:
+            # Of several machines, each would train alone.
+            raise ValueError(f'"{name}" must be written "{name.lower()}"')
     # Programs in Go write an empty list as null.
     cluster = {name: listed for name, listed in cluster.items() if listed not in (None, [])}
     kind, index = task.get('type'), task.get('index', 0)

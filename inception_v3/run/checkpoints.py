@@ -10,7 +10,7 @@ from compat.log import logger
 from console import outputs
 from data import remote
 from data.files import write_whole
-from inception_v3.model_dir import LIST_FILE, NotFiniteError, check_undamaged, list_of_checkpoints
+from inception_v3.model_dir import LIST_FILE, DamagedError, NotFiniteError, check_undamaged, list_of_checkpoints
 
 # TensorFlow's names.
 PREFIX = 'model.ckpt'
@@ -79,13 +79,13 @@ def skip_damaged(model_dir: str) -> Optional[str]:
     listed = _names_in_list(model_dir)
     newest_step = _step_in(listed[-1]) if listed else None
     steps = [step for step in sorted(_files_of(model_dir)) if newest_step is None or step <= newest_step]
-    problems: Dict[int, CheckpointError] = {}
+    problems: Dict[int, str] = {}
     for step in reversed(steps):
         checkpoint = os.path.join(model_dir, f'{PREFIX}-{step}')
         try:
             check_undamaged(checkpoint)
         except CheckpointError as error:
-            problems[step] = error
+            problems[step] = error.fact if isinstance(error, DamagedError) else str(error)
             continue
         for damaged, problem in problems.items():
             set_aside(model_dir, damaged)

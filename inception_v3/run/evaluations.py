@@ -10,7 +10,7 @@ from data.files import append_line, read_lines
 from data.records import VALIDATION
 from inception_v3.config import Config
 from inception_v3.model_dir import absolute, differences, now, recorded_config, step_of
-from inception_v3.run.starts import starts_before
+from inception_v3.run.starts import config_of, starts_before
 from inception_v3.run.trained_data import changes_between
 
 RESULTS_FILE = 'results.jsonl'
@@ -134,7 +134,8 @@ def changed_since_training(config: Config, data_set: Optional[DatasetInfo], chec
     Settings that do not affect the result, and whatever is not recorded beside the checkpoint, do not differ. Data sets
     are compared by their content, by their paths only where the record lacks it.
     """
-    trained, recorded = recorded_config(os.path.dirname(checkpoint)), starts_before(checkpoint)
+    newest, recorded = recorded_config(os.path.dirname(checkpoint)), starts_before(checkpoint)
+    trained = config_of(checkpoint, newest) if newest else None
     deciding = {*DECIDING}
     if trained and trained.data_dir and config.data_dir and absolute(trained.data_dir) == absolute(config.data_dir):
         deciding -= {'data_dir'}

@@ -19,12 +19,18 @@ from data.dataset_info import DatasetInfo
 from data.files import append_line, read_lines, text_of, write_whole
 from inception_v3.config import Config, ConfigError
 from inception_v3.data_set import samples_of
+from inception_v3.machines import cluster
 from inception_v3.model_dir import CONFIG_FILE, differences, latest_checkpoint, now, read_config, step_of
 from inception_v3.run import versions
 
 STARTS_FILE, FIRST_STEPS_FILE = 'starts.jsonl', 'first_steps.json'
 # The number of recorded steps. A TPU returns to its host every --iterations steps; its first return is always recorded.
 FIRST_STEPS = 10
+# The settings of the place of a run and of its data set.
+_OF_PLACE = cluster.OF_PLACE | {
+    *('use_data', 'data_format', 'image_key', 'label_key', 'label_offset'),
+    *('num_train_images', 'num_eval_images'),
+}
 
 
 class Start(NamedTuple):
@@ -151,6 +157,19 @@ def starts_before(checkpoint: str) -> List[Start]:
             # It discards the steps of earlier starts from the same step or a later one.
             led = [*(earlier for earlier in led if earlier.step < start.step), start]
     return led
+
+
+def config_of(checkpoint: str, newest: Config) -> Config:
+    """The configuration that a checkpoint was trained with, given that of its run's newest one, `config.json`.
+
+    A run that was resumed with other flags has older checkpoints of its former settings. The data set may be elsewhere
+    meanwhile, and in another format: what finds and reads it is the newest.
+    """
+    led, recorded = starts_before(checkpoint), read_starts(os.path.dirname(checkpoint))
+    if not led or led[-1] == recorded[-1]:
+        return newest
+    places = {name: getattr(newest, name) for name in _OF_PLACE}
+    return dataclasses.replace(Config.from_json(json.dumps(led[-1].config)), **places)
 
 
 # The versions on which the last bits of training depend.

@@ -3,6 +3,8 @@
 import dataclasses
 import glob
 import os
+import pathlib
+import re
 import shutil
 import threading
 import time
@@ -108,7 +110,7 @@ def test_follow__obeys_min_eval_interval_and_eval_timeout(copied: Config, monkey
         passed_options['timeout_fn']()
 
 
-def test_follow__skips_a_checkpoint_that_vanishes(copied: Config, monkeypatch: Any) -> None:
+def test_follow__skips_a_checkpoint_that_vanishes(copied: Config, monkeypatch: Any, caplog: Any) -> None:
     def checkpoints_iterator(model_dir: str, **options: Any) -> Iterator[str]:
         yield os.path.join(model_dir, 'model.ckpt-3')
         # The trainer has removed the data file, but not yet the index.
@@ -126,5 +128,10 @@ def test_follow__skips_a_checkpoint_that_vanishes(copied: Config, monkeypatch: A
         os.remove(data)
     with pytest.raises(CheckpointError, match='files of it are missing'):
         execute(dataclasses.replace(copied, mode='eval'))
+    model_dir = pathlib.Path(str(copied.model_dir))
+    shutil.copy(str(model_dir / 'model.ckpt-5.index'), str(model_dir / 'model.ckpt-3.index'))
+    (model_dir / 'model.ckpt-3.data-00000-of-00001').write_bytes(b'damaged')
     with pytest.raises(CheckpointError, match='none was evaluated'):
         execute(dataclasses.replace(copied, mode='eval', skip_damaged_checkpoints=True))
+    skipped = [message for message in caplog.messages if message.startswith('skipped: ')]
+    assert len(skipped) == 1 and re.search(r'model\.ckpt-3: is damaged \(.*\)\.$', skipped[0])

@@ -74,6 +74,9 @@ def test_flags_of__chief_is_the_first_worker(value: str, hosts: Optional[str], i
         (tf_config(['worker'], 0, worker=[A, B]), r'"task" is \["worker"\] 0, and'),
         (json.dumps({'cluster': {'worker': [A, B]}}), '"task" has no type, and "cluster" has worker 0, worker 1'),
         # With these, each of several machines would train alone.
+        (json.dumps({'Cluster': {'worker': [A, B]}, 'task': {'index': 1}}), '"Cluster" must be written "cluster"'),
+        (json.dumps({'TASK': {'type': 'worker', 'index': 1}}), '"TASK" must be written "task"'),
+        (json.dumps({'task': {'type': 'worker', 'Index': 1}}), '"Index" must be written "index"'),
         (tf_config('worker', 0, worker=[]), '"cluster" names no machine'),
         (tf_config('worker', 1), 'there is no "cluster", but "task" is "worker" 1'),
         (json.dumps({'worker': [A, B], 'task': {'type': 'worker', 'index': 0}}), '"worker" must be inside "cluster"'),

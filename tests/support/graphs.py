@@ -1,6 +1,7 @@
 """Values of tensors in TensorFlow 1 graphs."""
 
-from typing import Any, Callable, List
+import functools
+from typing import Any, Callable, List, Optional, Tuple
 
 from compat import tf
 
@@ -29,6 +30,19 @@ def evaluate(*tensors: Any) -> Any:
         session.run([tf.global_variables_initializer(), tf.local_variables_initializer()])
         values = session.run(tensors)
     return values[0] if len(tensors) == 1 else values
+
+
+@functools.lru_cache(maxsize=None)
+def fed(build: Callable[..., Any], *inputs: Tuple[tf.DType, Tuple[Optional[int], ...]]) -> Callable[..., Any]:
+    """Returns a function of tensors as one of their values; its graph is built once for all tests of a process.
+
+    Args:
+      build: a function of tensors; its results may depend on nothing else, such as what a test replaces.
+      inputs: the type and shape of each tensor; a string scalar by default.
+    """
+    with tf.Graph().as_default():
+        values = [tf.placeholder(dtype, shape) for dtype, shape in inputs or [(tf.string, ())]]
+        return plain_session().make_callable(build(*values), values)
 
 
 def draw_many(tensors: Any, count: int) -> List[Any]:

@@ -9,6 +9,7 @@ import pytest
 from compat import tf
 from compat.errors import CheckpointError
 from inception_v3.config import Config
+from inception_v3.run.evaluations import changed_since_training
 from tests.support.checkpoints import save_step
 from tests.support.recorded import write_start
 from tools import trained_model
@@ -33,6 +34,24 @@ def test_find__uses_the_cpu(tmp_path: Any) -> None:
     assert trained_model.find(model_dir, 'model.ckpt-3').step == 3
     with pytest.raises(CheckpointError, match=r'--checkpoint=model\.ckpt-5: no checkpoint of this name'):
         trained_model.find(model_dir, 'model.ckpt-5')
+
+
+def test_find__has_the_settings_that_the_checkpoint_was_trained_with(tmp_path: Any) -> None:
+    model_dir = str(tmp_path)
+    first = Config(model_dir=model_dir, data_dir='old', preprocessing='vgg', seed=4, moving_average=False)
+    write_start(first, None)
+    save_step(model_dir, 3)
+    # Resumed with other flags, after the data set has moved.
+    write_start(Config(model_dir=model_dir, data_dir='new', data_format='tar', seed=5), None)
+    save_step(model_dir, 4)
+    found = trained_model.find(model_dir, 'model.ckpt-3').config
+    assert (found.preprocessing, found.seed, found.evaluated_weights) == ('vgg', 4, 'raw')
+    assert (found.data_dir, found.data_format) == ('new', 'tar')
+    found = trained_model.find(model_dir).config
+    assert (found.preprocessing, found.seed, found.evaluated_weights) == ('inception', 5, 'average')
+    changed = changed_since_training(found, None, str(tmp_path / 'model.ckpt-3'))
+    assert changed == ('preprocessing: vgg -> inception', 'moving_average: False -> True')
+    assert not changed_since_training(found, None, str(tmp_path / 'model.ckpt-4'))
 
 
 def test_restore__refuses_a_checkpoint_of_another_network(tmp_path: Any) -> None:

@@ -93,7 +93,7 @@ def test_weight_decay__of_frozen_weights_is_not_in_the_loss() -> None:
 
 
 def test_frozen_variables__of_reversible_blocks_stay(monkeypatch: Any) -> None:
-    small = functools.partial(revnet, REVNET_38._replace(units=(2, 1, 1)))
+    small = functools.partial(revnet, REVNET_38._replace(units=(2, 1), depths=(32, 48)))
     monkeypatch.setitem(NETWORKS, 'revnet38', NETWORKS['revnet38']._replace(build=small))
     frozen = 'stem,stage_1/unit_2'
     config = dataclasses.replace(CONFIG, network='revnet38', height=8, width=8, freeze=frozen, moving_average=False)

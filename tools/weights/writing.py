@@ -231,8 +231,10 @@ def settings_of(weights: Weights) -> Config:
 def write_checkpoint(path: str, values: Values) -> None:
     """Writes a checkpoint of variables, without a list of checkpoints beside it."""
     names = sorted(values)
+    arrays = [values[name] for name in names]
     with tf.Graph().as_default(), tf.Session() as session:
-        tensors = [tf.placeholder(tf.as_dtype(values[name].dtype), values[name].shape) for name in names]
+        # One operation for all of them, where a placeholder for each takes a second to make.
+        tensors = tf.numpy_function(lambda: arrays, [], [tf.as_dtype(array.dtype) for array in arrays])
         save = tf.raw_ops.SaveV2(prefix=path, tensor_names=names, shape_and_slices=[''] * len(names), tensors=tensors)
         with remote.explained(path, remote.WRITE):
-            session.run(save, dict(zip(tensors, (values[name] for name in names))))
+            session.run(save)

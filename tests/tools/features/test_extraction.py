@@ -36,31 +36,25 @@ def test_prepared__resizes_as_tensorflow_1() -> None:
 
 
 @pytest.mark.parametrize(
-    ('network', 'size', 'names'),
+    ('network', 'norm', 'size', 'names'),
     [
+        # Without its normalization, the graph of 94 layers is built in a third of the time.
         (
             'inception_v3',
+            lambda net: net,
             107,
             'pool Conv2d_1a_3x3 Conv2d_2a_3x3 Conv2d_2b_3x3 MaxPool2d Conv2d_3b_1x1 Conv2d_4a_3x3 MaxPool2d_1 Mixed_5b '
             'Mixed_5c Mixed_5d Mixed_6a Mixed_6b Mixed_6c Mixed_6d Mixed_6e Mixed_7a Mixed_7b Mixed_7c Logits',
         ),
-        ('revnet38', 8, 'pool stem stage_1 stage_2 stage_3 last logits'),
+        ('revnet38', BatchNorm(is_training=False, decay=0.9), 8, 'pool stem stage_1 stage_2 stage_3 last logits'),
     ],
 )
-def test_endpoints__are_the_layers_of_any_network(network: str, size: int, names: str) -> None:
+def test_endpoints__are_the_layers_of_any_network(network: str, norm: layers.Norm, size: int, names: str) -> None:
     build = NETWORKS[network].build
     options = {'auxiliary_head': False} if 'auxiliary_head' in NETWORKS[network].options else {}
     with tf.Graph().as_default() as graph, plain_session() as session:
         images = tf.placeholder(tf.float32, [None, size, size, 3])
-        logits, _ = build(
-            images,
-            7,
-            False,
-            conv=layers.conv2d,
-            norm=BatchNorm(is_training=False, decay=0.9),
-            depth_multiplier=0.01,
-            **options,
-        )
+        logits, _ = build(images, 7, False, conv=layers.conv2d, norm=norm, depth_multiplier=0.01, **options)
         tf.nn.softmax(logits)
         endpoints = Endpoints(graph)
         assert endpoints.names() == names.split()

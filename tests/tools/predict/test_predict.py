@@ -195,7 +195,7 @@ def test_interruption__leaves_a_page_of_the_images_that_were_done(
 
     monkeypatch.setattr(classifier, 'load', interrupted_in_batch_3)
     path = tmp_path / 'sheet.html'
-    arguments = (images, f'--model={finished_run.config.model_dir}', f'--html={path}', '--batch_size=8')
+    arguments = (images, f'--model={finished_run.config.export_dir}', f'--html={path}', '--batch_size=8')
     code, out, err = run(*arguments)
     assert code == 130
     assert err[-1] == 'error: interrupted; the output holds the images that were done'
@@ -337,14 +337,13 @@ def test_page__that_is_a_hard_link_to_an_image_leaves_the_image(
     shutil.copy(os.path.join(images, sorted(os.listdir(images))[0]), str(image))
     content = image.read_bytes()
     os.link(str(image), str(page))
-    code, _, _ = run(str(image), f'--model={finished_run.config.model_dir}', f'--html={page}')
+    code, _, _ = run(str(image), f'--model={finished_run.config.export_dir}', f'--html={page}')
     assert code == 0 and image.read_bytes() == content and len(read_page(page).images) == 1
 
 
 def test_json__has_an_object_for_each_file_in_order(finished_run: FinishedRun, images: str) -> None:
-    config = finished_run.config
     first, second = (os.path.join(images, name) for name in sorted(os.listdir(images))[:2])
-    model = f'--model={config.model_dir}'
+    model = f'--model={finished_run.config.export_dir}'
     code, out, err = run('x.jpg', second, 'y.jpg', first, 'x.jpg', model, '--json', '--top=99')
     assert code == 2
     assert err[-1] == '2 of 4 images could not be classified'

@@ -105,20 +105,25 @@ def test_unreachable_folder__is_not_touched(without_graphs: None, tmp_path: Any)
     assert not (tmp_path / 'new').exists()
 
 
+def test_class_weights__of_some_labels_are_an_error(without_graphs: None, tmp_path: pathlib.Path) -> None:
+    path = tmp_path / 'weights.csv'
+    path.write_text('0,1\n')
+    flags = [*FAKE, '--mode=train', '--num_classes=11', '--tpu=emulated:2', f'--model_dir={tmp_path}/model']
+    assert errors_of(*flags, f'--class_weights={path}') == [
+        f'--class_weights={path}: has no weight for 10 of 10 labels: 1, 2, 3, 4, 5, and 5 more.'
+    ]
+
+
 def test_class_weights__need_no_labels_to_build_the_graph(
     one_layer: None, few_digits_dir: str, tmp_path: pathlib.Path, monkeypatch: Any
 ) -> None:
-    weights, wrong = tmp_path / 'weights.csv', tmp_path / 'wrong.csv'
+    weights = tmp_path / 'weights.csv'
     weights.write_text(''.join(f'{label},2\n' for label in range(11)))
-    wrong.write_text('0,1\n')
     flags = [*SMALL, '--mode=train', '--num_classes=11', '--train_batch_size=16']
     emulated = [*flags, '--tpu=emulated:2', f'--model_dir={tmp_path}/model']
-    assert errors_of(*FAKE, *emulated, f'--class_weights={wrong}') == [
-        f'--class_weights={wrong}: has no weight for 10 of 10 labels: 1, 2, 3, 4, 5, and 5 more.'
-    ]
     report = run(*FAKE, *emulated, f'--class_weights={weights}', '--json').report
     assert report['may_start'] and not any('balanced' in text for text in report['not_checked'])
-    (_, error) = errors_of(*flags, '--topology=v2-8', '--data_dir=elsewhere', '--class_weights=mine=1,2')
+    (_, error) = errors_of(*FAKE, *flags, '--topology=v2-8', '--class_weights=mine=1,2')
     assert 'has 2 numbers for 11 classes' in error
     # Digits that the run will make, and a data set that is elsewhere; the labels of one that is here are not counted.
     monkeypatch.setattr(labels, 'count', None)

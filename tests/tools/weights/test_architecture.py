@@ -23,7 +23,7 @@ def shapes_of(entries: List[Entry], classes: int) -> Dict[str, Tuple[int, ...]]:
 @pytest.mark.parametrize('name', ['inception_v3', further('resnet50')])
 def test_architecture__has_the_variables_of_the_network(name: str) -> None:
     network = architecture.inception(NARROW) if name == 'inception_v3' else architecture.resnet50(NARROW)
-    norm = BatchNorm(is_training=True, decay=0.9, update_in_place=False)
+    norm = BatchNorm(is_training=False, decay=0.9)
     # The least size whose auxiliary head has the kernel of 299 pixels.
     images = tf.zeros([1, 299, 299, 3])
     NETWORKS[name].build(images, 7, True, conv=layers.conv2d, norm=norm, depth_multiplier=NARROW)
