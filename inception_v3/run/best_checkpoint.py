@@ -25,11 +25,10 @@ from compat.log import logger
 from console.json_content import sealed
 from data import remote
 from data.files import write_whole
-from inception_v3.model_dir import BEST_FOLDER, CONFIG_FILE, is_complete, latest_checkpoint
+from inception_v3.model_dir import BEST_FOLDER, CONFIG_FILE, LIST_FILE, is_complete, latest_checkpoint
 from inception_v3.run.evaluations import Evaluation, evaluations_in
 from inception_v3.run.starts import STARTS_FILE
 
-_LIST = 'checkpoint'
 EVALUATION_FILE = 'evaluation.json'
 _VERSION = re.compile(r'step-\d+(-again)?')
 
@@ -93,7 +92,7 @@ def keep(model_dir: str, checkpoint: str, evaluation: Evaluation) -> None:
     # The list has no `all_model_checkpoint_paths`. So training that resumes from this folder does not count this
     # checkpoint among its newest five, and never removes it.
     state = f'model_checkpoint_path: "{version}/{os.path.basename(checkpoint)}"\n'
-    write_whole(os.path.join(folder, _LIST), state)
+    write_whole(os.path.join(folder, LIST_FILE), state)
     logger.info('step %d is the best so far; kept in %s', evaluation.step, folder)
     _remove_versions(folder, except_for=version)
 
