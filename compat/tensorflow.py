@@ -12,7 +12,7 @@ import signal
 import sys
 import tempfile
 import time
-from typing import Any, Callable, NoReturn, Sequence
+from typing import Any, Callable, NoReturn
 
 # The settings come before TensorFlow is loaded.
 from compat import log, native_messages, settings
@@ -145,14 +145,6 @@ def either(condition: tf.Tensor, yes: Callable[..., Any], no: Callable[..., Any]
     for result, each in zip(results, flat):
         result.set_shape([None] * each.shape.ndims)
     return tf.nest.pack_sequence_as(outputs, results)
-
-
-def require(condition: tf.Tensor, data: Sequence[Any]) -> tf.Operation:
-    """Returns an operation that fails with the values of `data` if a condition, a bool scalar, does not hold.
-
-    `tf.Assert` adds a dozen operations, which format the message only when it is needed.
-    """
-    return tf.raw_ops.Assert(condition=condition, data=data)
 
 
 def threads_of(options: tf.data.Options) -> Any:

@@ -16,7 +16,7 @@ from typing import Any, Callable, List, NamedTuple, Sequence, Tuple
 import numpy as np
 
 from compat import tf
-from compat.tensorflow import require
+from compat.graph_checks import require
 from data.record_counts import FileRecords
 from data.records import DataError
 

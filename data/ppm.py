@@ -1,7 +1,7 @@
 """Converts binary PPM images, which TensorFlow cannot decode, to PNG images."""
 
 from compat import tf
-from compat.tensorflow import require
+from compat.graph_checks import require
 
 _MAGIC = 'P6'
 # Width, height and 255, each after white space or comments, and one white-space character.

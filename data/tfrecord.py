@@ -9,7 +9,7 @@ import zlib
 from typing import Callable, Sequence, Tuple
 
 from compat import tf
-from compat.tensorflow import require
+from compat.graph_checks import require
 from data import remote
 
 # The bytes of a frame: the record's length, the length's checksum, and the record's checksum.

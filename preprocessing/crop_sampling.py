@@ -8,7 +8,7 @@ from typing import Tuple
 import numpy as np
 
 from compat import tf
-from compat.tensorflow import require
+from compat.graph_checks import require
 from preprocessing.decoding import Crop
 from preprocessing.stateless import Uniform
 

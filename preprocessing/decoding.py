@@ -5,7 +5,7 @@ from typing import NamedTuple, Tuple
 import numpy as np
 
 from compat import tf
-from compat.tensorflow import require
+from compat.graph_checks import require
 
 # The marker that ends a JPEG file (ITU-T T.81, table B.1).
 _END_OF_IMAGE = b'\xff\xd9'

@@ -10,7 +10,8 @@ import functools
 from typing import Callable, Tuple
 
 from compat import tf
-from compat.tensorflow import mapped_by_the_requesting_thread, require
+from compat.graph_checks import require
+from compat.tensorflow import mapped_by_the_requesting_thread
 from data import ppm, remote
 from data.tar import graph_samples
 from data.tar.graph_samples import Samples, all_of, select

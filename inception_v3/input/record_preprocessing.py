@@ -3,7 +3,7 @@
 from typing import Any, NamedTuple, Tuple
 
 from compat import tf
-from compat.tensorflow import require
+from compat.graph_checks import require
 from data.records import Record
 from inception_v3.config import Config
 from inception_v3.input.infeed import Features, Infeed

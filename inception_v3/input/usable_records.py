@@ -12,7 +12,7 @@ import re
 from typing import Any, Callable, Tuple
 
 from compat import tf
-from compat.tensorflow import require
+from compat.graph_checks import require
 from data.records import Record
 from data.sources import common_folder
 from inception_v3.config import Config
