@@ -165,8 +165,9 @@ def pytest_runtest_setup(item: Any) -> None:
     _reset_log()
     marker = item.get_closest_marker
     is_plain = marker('further') or not any(map(marker, MARKERS))
+    pipeline: Any = InputPipeline
     session.BaseSession.__init__ = _new_plain_session if is_plain else _new_session
-    InputPipeline._options = _plain_pipeline_options if is_plain else _pipeline_options
+    pipeline._options = _plain_pipeline_options if is_plain else _pipeline_options
 
 
 @pytest.fixture(autouse=True)

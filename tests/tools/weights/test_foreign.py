@@ -1,6 +1,7 @@
 """Tests of reading and writing files of other frameworks, with a narrow network; `test_frameworks.py` has theirs."""
 
 import dataclasses
+import functools
 import io
 import os
 import re
@@ -29,10 +30,14 @@ BETA = 'InceptionV3/Conv2d_1a_3x3/BatchNorm/beta'
 
 def torch_arrays(**changes: np.ndarray) -> Dict[str, np.ndarray]:
     """A state dict of the narrow network; `changes` replace arrays, with two underscores for a point."""
-    weights = narrow()
-    arrays = architecture.from_ours(weights.values, architecture.of_torch(weights.architecture.layers, False))
-    arrays.update({name.replace('__', '.'): array for name, array in changes.items()})
+    arrays = {**_torch_arrays(), **{name.replace('__', '.'): array for name, array in changes.items()}}
     return {name: array for name, array in arrays.items() if array is not None}
+
+
+@functools.lru_cache(maxsize=None)
+def _torch_arrays() -> Dict[str, np.ndarray]:
+    weights = narrow()
+    return architecture.from_ours(weights.values, architecture.of_torch(weights.architecture.layers, False))
 
 
 def without(values: Dict[str, np.ndarray], *heads: str) -> Dict[str, np.ndarray]:
@@ -121,6 +126,7 @@ def test_scopes_of_several_networks__are_named_unless_they_are_copies() -> None:
             scope_of(scopes, which)
 
 
+@functools.lru_cache(maxsize=None)
 def models(*keys: str, prefix: str = '') -> bytes:
     """A training script's file of several models; each has its number in one value."""
     scaled = {
