@@ -13,7 +13,7 @@ import functools
 import json
 import math
 import unicodedata
-from typing import TYPE_CHECKING, Any, Collection, Iterable, NamedTuple, Optional, Tuple, get_type_hints
+from typing import TYPE_CHECKING, Any, Collection, Dict, Iterable, NamedTuple, Optional, Tuple, get_type_hints
 
 from compat.errors import CommandError
 from compat.messages import alternatives, meant, shown
@@ -94,23 +94,29 @@ def _wrong_values(instance: 'Config') -> Iterable[str]:
 
     A whole number in a float field is converted to float first, since JSON and people write `1` for `1.0`.
     """
-    types = get_type_hints(type(instance))
     for field in dataclasses.fields(instance):
         value: Any = getattr(instance, field.name)
         setting = setting_of(field)
-        expected = plain_type(types[field.name])
+        expected = _types()[field.name]
         if value is None and field.default is None:
             continue
         if expected is float and type(value) is int:
             value = float(value) if abs(value) <= LARGEST_FLOAT else math.inf
             object.__setattr__(instance, field.name, value)
-        flag = f'--{field.name}={shown(value)}'
+        question = ''
         if type(value) is not expected or (isinstance(value, float) and not math.isfinite(value)):
-            yield f'{flag}: must be {TYPE_NAMES[expected]}.'
+            allowed: Optional[str] = TYPE_NAMES[expected]
         elif not setting.allows(value):
-            yield f'{flag}: must be {setting.allowed}.{meant(str(value), setting.choices)}'
-        elif _technical_limit(value, setting.longest):
-            yield f'{flag}: must be {_technical_limit(value, setting.longest)}.'
+            allowed, question = setting.allowed, meant(str(value), setting.choices)
+        else:
+            allowed = _technical_limit(value, setting.longest)
+        if allowed:
+            yield f'--{field.name}={shown(value)}: must be {allowed}.{question}'
+
+
+@functools.lru_cache(maxsize=None)
+def _types() -> Dict[str, type]:
+    return {name: plain_type(annotation) for name, annotation in get_type_hints(Config).items()}
 
 
 def _technical_limit(value: Any, longest: int) -> Optional[str]:

@@ -110,7 +110,8 @@ def _reset_log() -> None:
     The level is that of commands, so that `caplog` has their messages.
     """
     logger.handlers, logger.propagate = [], True
-    logger.setLevel(logging.INFO)
+    if logger.level != logging.INFO:  # To set it clears the caches of all loggers.
+        logger.setLevel(logging.INFO)
 
 
 def pytest_ignore_collect(collection_path: pathlib.Path, config: Any) -> Optional[bool]:

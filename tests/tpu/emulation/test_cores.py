@@ -14,9 +14,9 @@ from inception_v3.tpu.emulation import EmulatedTPUEstimator
 from tests.support.emulation import on_cores
 from tests.support.tiers import further
 
-CORES = 8
+CORES = 4
 ALL = [list(range(CORES))]
-GROUPS = [ALL, [[0, 1, 2, 3], [4, 5, 6, 7]], [[0, 1], [2, 3], [4, 5], [6, 7]], [[0, 5], [1, 4], [2, 7], [3, 6]]]
+GROUPS = [ALL, [[0, 1], [2, 3]], [[0], [1], [2], [3]], [[0, 3], [1, 2]]]
 # Input of each core, [cores, batch, height, width, channels]. Its mean differs by 1 from core to core.
 INPUTS = np.random.RandomState(0).normal(size=[CORES, 4, 3, 3, 2]).astype(np.float32)
 INPUTS += np.arange(CORES, dtype=np.float32).reshape([CORES, 1, 1, 1, 1])
@@ -32,14 +32,14 @@ def test_cross_replica_sum__is_over_the_cores_of_a_group(groups: List[List[int]]
 
 
 def test_cross_replica_sum__has_gradients_for_every_core() -> None:
-    # The loss of a core is (core + 1) * total^2 / 2, so d(sum of losses)/dx = sum(core + 1) * total = 36 * 14.
+    # The loss of a core is (core + 1) * total^2 / 2, so d(sum of losses)/dx = sum(core + 1) * total = 10 * 3.
     def computation(core: int) -> tf.Tensor:
         x = tf.constant(0.5 * core)
         total = tpu_ops.cross_replica_sum(x)
         return tf.gradients((core + 1.0) * total**2 / 2, x)[0]
 
     results, _ = on_cores(CORES, computation)
-    np.testing.assert_allclose(results, [36.0 * 14.0] * CORES)
+    np.testing.assert_allclose(results, [10.0 * 3.0] * CORES)
 
 
 def test_variables__start_from_the_first_core_and_only_its_own_are_kept() -> None:
@@ -64,7 +64,7 @@ def test_replica_context__tells_each_core_its_own_number() -> None:
 
 
 @pytest.mark.parametrize(
-    ('groups', 'update_in_place'), [further(GROUPS[0], True), (GROUPS[2], False), (GROUPS[3], True)]
+    ('groups', 'update_in_place'), [further(GROUPS[0], True), (GROUPS[1], False), (GROUPS[3], True)]
 )
 def test_synchronized_batch_norm__uses_the_whole_batch_of_a_group(
     groups: List[List[int]], update_in_place: bool
@@ -121,8 +121,8 @@ def test_averaged_batch_norm__keeps_the_mean_of_the_cores_statistics() -> None:
     np.testing.assert_allclose(variables['BatchNorm/moving_mean'], (1 - DECAY) * means.mean(0), rtol=1e-5)
     expected = DECAY + (1 - DECAY) * variances.mean(0)
     np.testing.assert_allclose(variables['BatchNorm/moving_variance'], expected, rtol=1e-5)
-    # The mean of the variances does not include the variance of the means, which is about 5.25 here.
-    assert np.all(INPUTS.var((0, 1, 2, 3)) - variances.mean(0) > 4.0)
+    # The mean of the variances does not include the variance of the means, which is about 1.25 here.
+    assert np.all(INPUTS.var((0, 1, 2, 3)) - variances.mean(0) > 0.9)
 
 
 def test_local_batch_norm__keeps_the_first_cores_statistics() -> None:
