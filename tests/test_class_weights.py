@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 import shutil
 from typing import Any, List, Sequence
 
@@ -179,6 +180,9 @@ def test_numbers__of_many_classes_are_kept_and_shown_shortened() -> None:
     other = Config(class_weights=class_weights.with_numbers('balanced', [*weights]))
     before, after = differences(config, other)[0].split(' -> ')
     assert before.partition(' ')[2] != after
+    assert re.search(r' \(SHA-256 [0-9a-f]{12}\)$', after)
+    # A value of up to 4,096 characters is shown whole.
+    assert differences(Config(), Config(freeze='a' * 4096))[0].endswith(f' -> {"a" * 4096}')
     with pytest.raises(ConfigError, match='has no numbers yet'):
         class_weights.by_label(Config(class_weights='balanced'))
 

@@ -109,6 +109,7 @@ def test_json__round_trip(preset: str) -> None:
     config = Config(**PRESETS[preset])
     assert Config.from_json(config.to_json()) == config
     assert json.loads(config.to_json())['train_steps'] == config.train_steps
+    assert config.to_json().startswith('{\n  "tpu": ')
 
 
 def test_json__accepts_missing_fields_and_whole_floats() -> None:

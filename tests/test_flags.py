@@ -93,6 +93,7 @@ def test_booleans_may_be_negated_and_flags_come_from_a_file(tmp_path: Any) -> No
         (['--optimiser=sgd'], ['optimiser', 'Did you mean: optimizer ?', '--help']),
         (['--batch_size=4'], ['--batch_size: not a flag. Here it is --train_batch_size.', '--help']),
         (['--epochs', '4'], ['Here it is --train_epochs.']),
+        (['--train_epochs=1', '--train_batch_size=0'], ['--train_batch_size=0: must be ']),
         (['--train_batch_size=1.5'], ['train_batch_size=1.5', 'a whole number']),
         (['--learning_rate=fast'], ['learning_rate=fast', 'a number']),
         (['--use_tpu=maybe'], ['use_tpu=maybe', 'True or False']),
@@ -111,6 +112,7 @@ def test_mistakes_are_named_with_what_is_allowed(arguments: List[str], parts: Li
         parse(*arguments)
     for part in parts:
         assert part in str(error.value)
+    assert 'program' not in str(error.value)
 
 
 def test_names_of_other_programs__are_no_flags_and_lead_to_flags() -> None:
@@ -195,7 +197,9 @@ def test_help__explains_presets_and_shows_the_values_of_a_named_one() -> None:
     words = ' '.join(help_of('--helpshort').split())
     assert all(f'{name} {DESCRIPTIONS[name]}' in words for name in PRESETS)
     assert '--fast=False' in words and '--train_steps' not in words
+    assert '--preset=imagenet ' in words
     text = help_of('--preset=digits', '--help')
+    assert '--preset=digits ' in text
     assert 'preprocessing (defaults of --preset=digits):' in text
     shown = {name: f'{value:g}' if isinstance(value, float) else value for name, value in PRESETS['digits'].items()}
     assert all(f'  --{name}={value}' in text for name, value in shown.items())

@@ -129,6 +129,9 @@ def parsed(text: str) -> flags.CommandLine:
         ('--moving_average=False --moving_average_decay=0.9', '--moving_average_decay=0.9', '--moving_average=False'),
         ('--moving_average_decay=1', '--moving_average_decay=1', 'below 1'),
         ('--batch_norm_decay=1', '--batch_norm_decay=1', 'below 1'),
+        # A value without an effect is refused for that alone.
+        ('--moving_average=False --moving_average_decay=1', '--moving_average_decay=1.0', '--moving_average=False'),
+        ('--moving_average=False --batch_norm_decay=1', '--batch_norm_decay=1', 'below 1'),
         ('--label_smoothing=1', '--label_smoothing=1', 'below 1'),
         ('--preprocessing=vgg --crop_area_min=0.3', '--crop_area_min=0.3', '--preprocessing=vgg'),
         ('--preprocessing=vgg --crop_padding=2', '--crop_padding=2', '--preprocessing=vgg'),
@@ -187,6 +190,8 @@ def test_parse__knows_the_model_dir_by_any_spelling(flag: str, tmp_path: pathlib
         '--tpu=node --tpu_zone=z --gcp_project=p --num_shards=32',
         '--use_data=fake --brightness_distortion_range=0.5 --num_train_images=100000',
         '--moving_average_decay=0.9 --batch_norm_decay=0.9 --label_smoothing=0',
+        # The number of steps is not known before that of the images.
+        '--train_epochs=1 --profile_steps=2000,2010',
     ],
 )
 def test_parse__accepts_flags_that_agree(text: str) -> None:

@@ -150,8 +150,8 @@ class EmulatedCores:
         self,
         inputs: Sequence[tf.Tensor],
         shapes: Sequence[Any],
-        name: Optional[str] = None,
-        device_ordinal: int = -1,
+        name: str,
+        device_ordinal: int,
     ) -> tf.Operation:
         refuse(infeed_flaws(inputs), 'a batch of the input pipeline')
         queue = self._queue('infeed', self._core_at(device_ordinal), [x.dtype for x in inputs], shapes)
@@ -166,7 +166,7 @@ class EmulatedCores:
         queue = self._queue('outfeed', self._core, [x.dtype for x in inputs], [x.shape for x in inputs])
         return queue.enqueue(inputs)
 
-    def _outfeed_dequeue(self, dtypes: Any, shapes: Any, device_ordinal: int = -1) -> List[tf.Tensor]:
+    def _outfeed_dequeue(self, dtypes: Any, shapes: Any, device_ordinal: int) -> List[tf.Tensor]:
         return _as_list(self._queue('outfeed', self._core_at(device_ordinal), dtypes, shapes).dequeue())
 
     # The computation, which is replicated in its loop.

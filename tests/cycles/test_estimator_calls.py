@@ -39,14 +39,14 @@ class Estimator:
         self._model_dir, self._reached, self._error, self._metrics = model_dir, reached, error, metrics
 
     def train(self, pipeline: Any, **arguments: Any) -> None:
-        self.calls.append(arguments)
+        self.calls.append({'pipeline': pipeline, **arguments})
         if self._error:
             raise self._error
         if self._reached:
             save_step(self._model_dir, self._reached)
 
     def evaluate(self, pipeline: Any, **arguments: Any) -> Dict[str, float]:
-        self.calls.append(arguments)
+        self.calls.append({'pipeline': pipeline, **arguments})
         return {'top_1': 0.5, 'top_5': 0.75, 'cross_entropy': 1.5, 'images': 359, **self._metrics}
 
 
@@ -81,7 +81,7 @@ def test_training__goes_to_the_end_of_the_cycle_and_no_further(config: Config) -
     trainer = trainer_of(config, estimator)
     trainer.train(4)
     (call,) = estimator.calls
-    assert call['max_steps'] == 4
+    assert call['max_steps'] == 4 and call['pipeline']._is_training
     assert types_of(call['hooks'])[0] == CheckpointFitsHook and RecoveryLimitHook in types_of(call['hooks'])
     estimator._reached = 8
     trainer.train(8)
@@ -140,6 +140,7 @@ def test_evaluation__reads_the_given_checkpoint_to_the_end_of_the_files(config: 
     evaluation = evaluator_of(config, estimator).evaluate(f'{model_dir}/model.ckpt-3')
     (call,) = estimator.calls
     assert (call['checkpoint_path'], call['steps']) == (f'{model_dir}/model.ckpt-3', None)
+    assert not call['pipeline']._is_training
     assert types_of(call['hooks']) == [
         *(CheckpointFitsHook, EvaluationProgress, RecoveryLimitHook),
         *([LoadEMAHook] if average else []),

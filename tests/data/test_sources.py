@@ -111,6 +111,8 @@ def test_find__matches_names_in_a_store(monkeypatch: Any) -> None:
     assert file_patterns.find('gs://b/d/t-*,s3://c/*/t*', '/here', 'eval_files') == [
         *('gs://b/d/t-0.tar', 'gs://b/d/t-1.tar', 's3://c/k/t-0.tar'),
     ]
+    with pytest.raises(DataError, match=r': names files on gs:// and s3://\. Keep a split in one place'):
+        Source('/here', eval_files='gs://b/d/t-*,s3://c/*/t*').find(VALIDATION)
 
 
 @pytest.mark.parametrize('folder', ['validation', 'val', 'valid', 'eval', 'test'])

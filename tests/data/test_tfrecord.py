@@ -112,8 +112,10 @@ def test_compressed_files__are_recognized_by_their_content(tmp_path: pathlib.Pat
         found = all_read(paths, path)
         assert [len(record) for record in found] == expected
         assert [*tfrecord_files.serialized_in(path)] == found
-    (tmp_path / 'none').touch()
-    assert tfrecord.compression_of(f'{tmp_path}/none') == ''
+    # No file, one byte and two bytes of zlib, and a stream of zlib with a dictionary, which TensorFlow does not read.
+    for content, kind in ((b'', ''), (b'\x78', ''), (b'\x78\x9c', 'ZLIB'), (b'\x78\xbb\0', '')):
+        (tmp_path / 'begins').write_bytes(content)
+        assert tfrecord.compression_of(f'{tmp_path}/begins') == kind
 
 
 @pytest.mark.parametrize(
@@ -137,6 +139,8 @@ def test_compressed_file__with_another_end_is_refused(
         }[fault]
     )
     path = f'{tmp_path}/bad'
+    if fault != 'part of a record':
+        assert tfrecord.content_bytes(path, kind) == -1
     checks.check_not_empty('tfrecord', [path])
     with pytest.raises(records.DataError, match=f'{path}: cannot be read: '):
         tfrecord_files.count_records([path])

@@ -194,7 +194,7 @@ def test_gpu__asked_for_but_not_visible_is_refused(monkeypatch: Any, capsys: Any
     ('values', 'devices'),
     [
         ({'num_gpus': 3}, {'GPU': 3}),
-        ({'num_gpus': 3, 'accelerator': 'cpu'}, {'GPU': 0, 'CPU': 3}),
+        ({'num_gpus': 2, 'accelerator': 'cpu'}, {'GPU': 0, 'CPU': 2}),
         ({'num_gpus': 1, 'accelerator': 'cpu'}, {'GPU': 0}),
         ({'use_tpu': True}, {'GPU': 0}),
     ],

@@ -34,6 +34,8 @@ def tf_config(kind: Any, index: Any, **tasks: Any) -> str:
         (tf_config('worker', ' 1', worker=[A, B]), f'{A},{B}', 1),
         # Programs in Go write an empty list as null.
         (tf_config('worker', 1, worker=[A, B], chief=None, ps=[]), f'{A},{B}', 1),
+        # The ends of the range of ports.
+        (tf_config('worker', 0, worker=['a:1', 'b:65535']), 'a:1,b:65535', 0),
         # One machine.
         (tf_config('chief', 0, chief=[A]), None, None),
         (tf_config('worker', 0), None, None),
@@ -144,7 +146,8 @@ def test_place_of__is_known_although_other_flags_are_wrong(arguments: str) -> No
 def test_place_of__reads_the_timeout_and_flag_files(tmp_path: Any) -> None:
     (tmp_path / 'flags').write_text(f'--worker_hosts={A},{B}\n--worker_timeout=5\n')
     flag_file = f'--flagfile={tmp_path}/flags'
-    assert flags.place_of(['main', flag_file, '--task_index=0'], '') == ((A, B), 0, 5)
+    for number in (['--task_index=0'], ['--task_index', '0']):
+        assert flags.place_of(['main', *number, flag_file], '') == ((A, B), 0, 5)
     # A value that is refused afterwards.
     for value in ('1', '99999999999', 'long'):
         own = [flag_file, '--task_index=0', f'--worker_timeout={value}']

@@ -3,6 +3,7 @@
 `sys.monitoring`, of Python 3.12 and later, reports the lines of the program alone: this costs little, and no package.
 """
 
+import inspect
 import sys
 from pathlib import Path
 from typing import Any, Dict, Generator, List, NamedTuple, Set, Tuple
@@ -43,8 +44,11 @@ class LineMap:
         self._monitoring.set_events(_TOOL, events.PY_START)
 
     def _start(self, code: Any, offset: int) -> Any:
-        """Asks for the lines of a function of the program when it is called for the first time."""
-        if code.co_filename in self._paths:
+        """Asks for the lines of a function of the program when it is called for the first time.
+
+        Those of a module and of a class are executed by the first import, for all tests.
+        """
+        if code.co_filename in self._paths and code.co_flags & inspect.CO_OPTIMIZED:
             self._monitoring.set_local_events(_TOOL, code, self._monitoring.events.LINE)
         return self._monitoring.DISABLE
 

@@ -90,6 +90,12 @@ def test_changed_since_training__compares_data_by_content_before_paths(digits_di
         assert ('data_dir' in [each.split(':')[0] for each in other]) == (mode == 'train')
     other = changed(trained, data_dir=copy, eval_files=f'{copy}/validation-00000*')
     assert [each.split(':')[0] for each in other] == ['validation files']
+    # The last start counts.
+    (tmp_path / 'starts.jsonl').write_text('')
+    write_start(dataclasses.replace(trained, mode='train'), description_of(trained))
+    save_step(str(tmp_path), 5)
+    write_start(trained, description_of(trained))
+    assert changed(trained, data_dir=copy, eval_files=f'{copy}/validation-*') == ()
 
 
 # Another value of each setting that changes the input of the network, and of those that distort training images.

@@ -154,3 +154,6 @@ def test_starts_before__are_those_that_led_to_a_checkpoint(tmp_path: Any) -> Non
     resumed = [(0, 'A', origin), (0, 'b', None), (0, 'c', None), (150, 'd', None)]
     assert led_to(200, *resumed) == [('c', origin), ('d', None)]
     assert led_to(0, *resumed) == [('A', origin)]
+    # Of two new runs, the second begins from other weights.
+    other = {'path': '/v', 'digest': 'e'}
+    assert led_to(200, (0, 'A', origin), (0, 'B', other), (0, 'c', None)) == [('c', other)]

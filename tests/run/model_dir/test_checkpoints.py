@@ -14,6 +14,7 @@ from compat.errors import CheckpointError
 from inception_v3.model_dir import DamagedError, check_undamaged, latest_checkpoint
 from inception_v3.run import checkpoints
 from inception_v3.run.checkpoints import set_aside, skip_damaged, step_before
+from inception_v3.run.failures import DivergedError
 from inception_v3.run.hooks import saving
 from tests.support.checkpoints import saved_variables
 
@@ -62,6 +63,19 @@ def test_hook__with_0_seconds_does_not_save_by_time(seconds: int, saves: bool, t
     timer.update_last_triggered_step(1)
     timer._last_triggered_time -= 1e6
     assert timer.should_trigger_for_step(2) == saves
+
+
+def test_save__refuses_weights_after_the_step_that_spoilt_them(tmp_path: Any) -> None:
+    step = tf.train.get_or_create_global_step()
+    tf.get_variable('x', initializer=float('nan'))
+    tf.add_to_collection(tf.GraphKeys.SAVERS, tf.train.Saver())
+    with tf.Session() as session:
+        session.run(tf.global_variables_initializer())
+        step.load(7, session)
+        with pytest.raises(DivergedError) as error:
+            saving.CheckpointHook(str(tmp_path), 1000, 1)._save(session, 7)
+    # Steps are counted from 0: the seventh is step 6.
+    assert (error.value.step, error.value.steps_before) == (6, 7)
 
 
 def test_save__keeps_the_newest_five_and_writes_no_step_twice(tmp_path: Any) -> None:

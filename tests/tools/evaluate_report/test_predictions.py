@@ -92,6 +92,10 @@ def test_read__refuses_missing_and_damaged_reports(tmp_path: Any) -> None:
         predictions.read(str(tmp_path / 'none'))
     folder = write(tmp_path, IMAGES)
     file = tmp_path / 'evaluation_report' / 'predictions.csv'
+    (tmp_path / 'half').mkdir()
+    (tmp_path / 'half' / file.name).write_bytes(file.read_bytes())
+    with pytest.raises(ConfigError, match=r'half: has no evaluation report'):
+        predictions.read(str(tmp_path / 'half'))
     for content in ('file,record\n', '\n'.join(['file,record,label,predicted', *['a,b,c,d'] * 4]), '', 'a\n'):
         file.write_text(content)
         with pytest.raises(ConfigError, match='is damaged'):

@@ -201,6 +201,7 @@ def test_replica_memory__is_that_of_one_replica_with_its_images() -> None:
     together = dataclasses.replace(
         small, num_gpus=4, worker_hosts='a:1,b:1', task_index=0, train_batch_size=800, batch_norm_group_size=4
     )
-    alone = dataclasses.replace(small, train_batch_size=100, eval_batch_size=small.eval_batch_size // 8)
+    together = dataclasses.replace(together, seed=1, max_bad_records=5)
+    alone = dataclasses.replace(small, seed=1, train_batch_size=100, eval_batch_size=small.eval_batch_size // 8)
     for is_training, memory in ((True, training_memory), (False, evaluation_memory)):
         assert graphs.replica_memory(together, is_training) == memory(alone)

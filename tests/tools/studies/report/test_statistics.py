@@ -19,6 +19,7 @@ def test_summarize__has_mean_and_deviation() -> None:
     # (16 + 1 + 25) / 9, over n - 1 = 2.
     expected = (3, pytest.approx(7 / 3), pytest.approx(math.sqrt((16 + 1 + 25) / 9 / 2)))
     assert statistics.summarize([1.0, 2.0, 4.0]) == expected
+    assert statistics.summarize([1.0, 3.0]) == (2, 2.0, pytest.approx(2**0.5))
     assert np.isnan(statistics.summarize([0.5])[2]) and np.isnan(statistics.summarize([])[1:]).all()
 
 
@@ -84,6 +85,9 @@ def test_mean__of_bounded_values_stays_within_the_bound() -> None:
     assert statistics.mean([99, 96, 91], best=100) == pytest.approx((286 / 3, 100 - upper, 99))
     assert statistics.mean([1, 4, 9], best=0) == pytest.approx((14 / 3, 1, upper))
     assert statistics.mean([100] * 3, best=100) == (100, 100, 100)
+    # A perfect run among others.
+    value, low, high = statistics.mean([100, 96, 91], best=100)
+    assert statistics.mean([0, 4, 9], best=0) == pytest.approx((100 - value, 100 - high, 100 - low))
     assert np.isnan(statistics.mean([1, 4, math.nan], best=0)).all()
 
 
