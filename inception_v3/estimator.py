@@ -8,7 +8,7 @@ from compat import tf
 from compat.messages import shown
 from inception_v3 import distribution, seeding
 from inception_v3.config import Config, ConfigError
-from inception_v3.local_estimator import LocalEstimator, ReplicatedEstimator
+from inception_v3.local_estimator import LocalEstimator
 from inception_v3.machines import sums
 from inception_v3.model_fn import inception_model_fn
 from inception_v3.tpu import accelerator, addresses, slices, topology
@@ -90,26 +90,25 @@ def find_device(config: Config) -> Device:
 
 
 def make_estimator(
-    config: Config, class_names: Sequence[str] = (), writes: bool = True, device: Optional[Device] = None
+    config: Config, class_names: Sequence[str] = (), device: Optional[Device] = None
 ) -> tf.estimator.tpu.TPUEstimator:
     """Builds the estimator, for a device that `find_device` finds, by default now.
 
-    Printed predictions and exports have the class names by label, or numbers only. Without `writes`, hooks save the
-    checkpoints and write the summaries, instead of TensorFlow.
+    Printed predictions and exports have the class names by label, or numbers only. TensorFlow itself saves no
+    checkpoint and writes no summary: hooks do.
 
     Raises:
       ConfigError: TPUEstimator refuses the settings; or as `find_device`.
     """
     master, cluster = device or find_device(config)
-    arguments = arguments_of(config, master, cluster, class_names, writes)
+    arguments = arguments_of(config, master, cluster, class_names)
     with refusals_explained():
         if config.is_emulated:
             from inception_v3.tpu.emulation import EmulatedTPUEstimator
 
             estimator = EmulatedTPUEstimator(topology.emulated(str(config.tpu)), **arguments)
         elif not config.use_tpu:
-            kind = ReplicatedEstimator if writes else LocalEstimator
-            estimator = kind(distribution.strategy_of(config), **arguments)
+            estimator = LocalEstimator(distribution.strategy_of(config), **arguments)
         else:
             estimator = tf.estimator.tpu.TPUEstimator(**arguments)
     slices.evaluate_on_all_hosts(estimator)
@@ -121,9 +120,8 @@ def arguments_of(
     master: Optional[str],
     cluster: 'Optional[tf.distribute.cluster_resolver.ClusterResolver]' = None,
     class_names: Sequence[str] = (),
-    writes: bool = True,
 ) -> Dict[str, Any]:
-    """The arguments of a run's TPUEstimator; `class_names` and `writes` are as for `make_estimator`.
+    """The arguments of a run's TPUEstimator; `class_names` are as for `make_estimator`.
 
     `master` is the address of the TPU worker, empty for this process; or it is None, and a cluster looks it up.
     """
@@ -135,9 +133,8 @@ def arguments_of(
             cluster=cluster,
             master=master,
             model_dir=config.model_dir,
-            save_checkpoints_secs=config.save_checkpoints_secs if writes else None,
-            # A host call writes the same values at the same steps.
-            save_summary_steps=config.save_summary_steps if writes and config.skip_host_call else 0,
+            save_checkpoints_secs=None,
+            save_summary_steps=0,
             log_step_count_steps=config.save_summary_steps,
             session_config=session_config,
             tpu_config=tpu.TPUConfig(

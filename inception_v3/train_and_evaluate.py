@@ -103,9 +103,8 @@ class Run:
         seen = self.check()
         for note in seen.notes:
             logger.info(note)
-        # This program's hooks save checkpoints and write summaries, instead of TPUEstimator's.
         class_names = seen.data_set.class_names if seen.data_set else ()
-        estimator = make_estimator(config, class_names, writes=False, device=seen.device)
+        estimator = make_estimator(config, class_names, device=seen.device)
         lock = TrainerLock(self._model_dir, now())
         context = Context(config, screen, self._termination, workers, lock, estimator, seen.data_set)
         trainer, evaluator = Trainer(context), Evaluator(context)
@@ -245,7 +244,7 @@ class Run:
             check_holds_averages(checkpoint)
         self._screen.update(f'exporting {checkpoint}')
         if learned.class_names != [*context.class_names]:
-            estimator = make_estimator(self._config, learned.class_names, writes=False, device=device)
+            estimator = make_estimator(self._config, learned.class_names, device=device)
         with refusals_explained():
             path = export_saved_model(estimator, self._config, checkpoint, learned)
         self._screen.clear()

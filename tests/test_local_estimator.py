@@ -11,7 +11,7 @@ from compat import tf  # isort: skip  Before TensorFlow is loaded.
 from tensorflow.python.client import session as session_module
 
 from inception_v3 import estimator as estimator_module
-from inception_v3.estimator import LocalEstimator
+from inception_v3.local_estimator import LocalEstimator
 from inception_v3.model_fn import inception_model_fn
 from inception_v3.run.evaluations import read_evaluations
 from inception_v3.run.hooks.saving import CheckpointHook

@@ -15,11 +15,10 @@ import pytest
 from compat import tf
 from inception_v3.batch_norm import BatchNorm
 from inception_v3.config import Config
-from inception_v3.estimator import make_estimator
 from inception_v3.networks import layers
 from inception_v3.networks.registry import NETWORKS
 from inception_v3.networks.revnet import REVNET_38, REVNET_56, REVNET_104, REVNET_110, Builder, revnet
-from tests.support.checkpoints import saved_variables
+from tests.support.checkpoints import trained
 from tests.support.graphs import plain_session
 from tests.support.slim import load, values_by_name
 from tests.support.tiers import further
@@ -95,8 +94,7 @@ def test_emulated_cores__train_alike_with_rebuilt_and_kept_activations(tmp_path:
     found = []
     for rebuild in (True, False):
         config = Config(**settings, model_dir=str(tmp_path / str(rebuild)), rebuild_activations=rebuild)
-        make_estimator(config).train(batches, max_steps=1)
-        found.append(saved_variables(str(config.model_dir)))
+        found.append(trained(config, batches, 1))
     rebuilt, kept = found
     assert {*rebuilt} == {*kept}
     # Another graph rounds differently, which switches some ReLUs.

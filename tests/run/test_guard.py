@@ -35,7 +35,7 @@ def config(small_config: Config, tmp_path: Any) -> Config:
 def guard_of(config: Config) -> ContextManager[None]:
     termination = Termination(lambda error: None)
     lock, workers = TrainerLock(str(config.model_dir), 'now'), Workers(config, termination)
-    estimator = make_estimator(config, writes=False)
+    estimator = make_estimator(config)
     return guarded(Context(config, Screen(io.StringIO()), termination, workers, lock, estimator, None))
 
 
@@ -94,7 +94,7 @@ def test_guard__refuses_a_damaged_best_checkpoint_before_training(config: Config
 def test_guard__locks_for_the_first_worker_that_trains(values: Any, is_locked: bool, config: Config) -> None:
     own = dataclasses.replace(config, **values)
     termination, workers = Termination(lambda error: None), mock.Mock(joined=contextlib.nullcontext)
-    estimator, lock = make_estimator(config, writes=False), TrainerLock(str(own.model_dir), 'now')
+    estimator, lock = make_estimator(config), TrainerLock(str(own.model_dir), 'now')
     context = Context(own, Screen(io.StringIO()), termination, workers, lock, estimator, None)
     with guarded(context):
         assert pathlib.Path(str(own.model_dir), CLAIM_FILE).exists() == is_locked

@@ -1,11 +1,14 @@
 """Writing minimal checkpoints, and reading the variables of checkpoints."""
 
 import os
-from typing import Dict
+from typing import Any, Dict
 
 import numpy as np
 
 from compat import tf
+from inception_v3.config import Config
+from inception_v3.estimator import make_estimator
+from inception_v3.run.hooks.saving import CheckpointHook
 
 
 def save_step(model_dir: str, step: int, **more: float) -> None:
@@ -23,6 +26,15 @@ def list_checkpoints(model_dir: str, *steps: int) -> None:
     lines = [f'all_model_checkpoint_paths: "model.ckpt-{step}"' for step in steps]
     with open(os.path.join(model_dir, 'checkpoint'), 'w') as file:
         file.write('\n'.join([f'model_checkpoint_path: "model.ckpt-{steps[-1]}"', *lines]) + '\n')
+
+
+def trained(config: Config, input_fn: Any, steps: int) -> Dict[str, np.ndarray]:
+    """The variables after some steps, by name, which are saved as a run does."""
+    model_dir = str(config.model_dir)
+    os.makedirs(model_dir)
+    saving = CheckpointHook(model_dir, 0, config.iterations if config.use_tpu else 1)
+    make_estimator(config).train(input_fn, hooks=[saving], max_steps=steps)
+    return saved_variables(model_dir)
 
 
 def saved_variables(path: str) -> Dict[str, np.ndarray]:

@@ -130,7 +130,7 @@ def feeding(tpu: str, topology: Topology, model_dir: pathlib.Path, patch: Any) -
     config = make_small_config(
         '', use_tpu=True, tpu=tpu, tpu_zone='z', gcp_project='p', model_dir=str(model_dir), **batches
     )
-    estimator = make_estimator(config, writes=False)
+    estimator = make_estimator(config)
     stop = Stop()
     with fixed_topology(topology), pytest.raises(BuiltError):
         estimator.train(images, hooks=[stop], max_steps=1)

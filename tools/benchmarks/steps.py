@@ -54,7 +54,7 @@ def measure_here(config: Config, kind: str) -> Training:
         here = f'{config.model_dir}/{folder.strip("/")}' if remote.is_remote(str(config.model_dir)) else folder
         config = dataclasses.replace(config, model_dir=here)
         input_fn = InputPipeline(is_training=True, config=config) if kind == REAL else repeated_batch(config)
-        make_estimator(config, writes=False).train(input_fn, hooks=[StepHook([meter])], max_steps=config.train_steps)
+        make_estimator(config).train(input_fn, hooks=[StepHook([meter])], max_steps=config.train_steps)
     readings = np.array(meter.readings[warm_up_calls(config) - 1 :])
     steps, times, cpu_times = np.diff(readings, axis=0).T
     return Training(_device(config), meter.parameters, list(times / steps), list(cpu_times / steps))

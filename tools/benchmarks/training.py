@@ -100,7 +100,7 @@ def _perform(own: Dict[str, Any], command_line: CommandLine, screen: Screen) -> 
     check_data(config, [records.TRAIN])
     check_fits(config)
     # Finds what a run needs and lacks, before the processes do.
-    make_estimator(dataclasses.replace(config, model_dir=config.model_dir or 'unused'), writes=False)
+    make_estimator(dataclasses.replace(config, model_dir=config.model_dir or 'unused'))
     measured: Dict[str, List[Training]] = {REAL: [], REPEATED: []}
     for repeat in range(own['repeats']):
         for kind, of_kind in measured.items():

@@ -19,8 +19,9 @@ from compat import tf
 from data import order, records
 from inception_v3 import distribution
 from inception_v3.config import Config
-from inception_v3.estimator import ReplicatedEstimator, arguments_of
+from inception_v3.estimator import arguments_of
 from inception_v3.input_pipeline import InputPipeline
+from inception_v3.local_estimator import ReplicatedEstimator
 from inception_v3.model_dir import check_fits_graph
 from inception_v3.model_fn import inception_model_fn
 from inception_v3.run.memory import StepMemory, evaluation_memory, training_memory
@@ -215,9 +216,8 @@ def build(config: Config, topology: Topology, is_training: bool) -> tf.Graph:
     stop = _Stop()
     with _without_collection(), contextlib.ExitStack() as stack:
         stack.enter_context(contextlib.suppress(_BuiltError))
-        # With `writes`, TPUEstimator would write the graph for TensorBoard: hundreds of megabytes for a large slice.
         if config.use_tpu:
-            arguments = arguments_of(config, _ANY_ADDRESS, writes=False)
+            arguments = arguments_of(config, _ANY_ADDRESS)
             stack.enter_context(fixed_topology(topology))
             estimator = tf.estimator.tpu.TPUEstimator(**arguments)
             slices.evaluate_on_all_hosts(estimator)
@@ -225,7 +225,7 @@ def build(config: Config, topology: Topology, is_training: bool) -> tf.Graph:
         else:
             config = dataclasses.replace(_with_few_replicas(config), accelerator='cpu')
             strategy = distribution.strategy_of(config)
-            estimator = ReplicatedEstimator(strategy, **arguments_of(config, '', writes=False))
+            estimator = ReplicatedEstimator(strategy, **arguments_of(config, ''))
             input_fn = InputPipeline(is_training, config)
         if is_training:
             estimator.train(input_fn, hooks=[stop], max_steps=1)

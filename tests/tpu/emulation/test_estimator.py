@@ -13,7 +13,7 @@ from inception_v3.estimator import make_estimator
 from inception_v3.input_pipeline import InputPipeline
 from inception_v3.model_fn import inception_model_fn
 from inception_v3.run.evaluations import read_evaluations
-from tests.support.checkpoints import saved_variables
+from tests.support.checkpoints import saved_variables, trained
 from tests.support.events import read_events
 from tests.support.graphs import evaluate
 from tests.support.runs import make_small_config
@@ -63,8 +63,7 @@ def test_synchronized_cores__train_with_bytes_as_one_device_does(
         config = make_small_config(digits_dir, model_dir=model_dir, train_batch_size=16, **flags)
         if cores:
             config = dataclasses.replace(config, use_tpu=True, tpu=f'emulated:{cores}', num_shards=cores)
-        make_estimator(config).train(InputPipeline(is_training=True, config=config), max_steps=2)
-        return saved_variables(model_dir)
+        return trained(config, InputPipeline(is_training=True, config=config), 2)
 
     one = trained_on(0)
     for transpose in (False, True):

@@ -50,7 +50,7 @@ def train(training: Training, model_dir: str) -> None:
         model_dir=model_dir,
     )
     # Checkpoints would add memory and time that belong to no step.
-    estimator = make_estimator(config, writes=False)
+    estimator = make_estimator(config)
     estimator.train(InputPipeline(is_training=True, config=config), hooks=[_Marks()], max_steps=config.train_steps)
 
 
