@@ -1,6 +1,6 @@
-"""Runs a network of torchvision or timm for `test_frameworks.in_torch`, whose argument is JSON.
+"""Runs a network of torchvision or timm with each of some files of weights, for `test_frameworks.in_torch`.
 
-It is a program of the environment `.venv-frameworks`, which lacks the packages of this program.
+Its argument is JSON. It is a program of the environment `.venv-frameworks`, which lacks the packages of this program.
 """
 
 import functools
@@ -23,12 +23,6 @@ else:
 
     own = {'aux_logits': spec['auxiliary_head'], 'init_weights': False} if spec['model'] == 'inception_v3' else {}
     model = getattr(torchvision.models, spec['model'])(num_classes=spec['classes'], **own)
-if spec['weights'].endswith('.safetensors'):
-    import safetensors.torch
-
-    model.load_state_dict(safetensors.torch.load_file(spec['weights']))
-else:
-    model.load_state_dict(torch.load(spec['weights']))
 model.eval()
 outputs: Dict[str, np.ndarray] = {}
 
@@ -41,6 +35,15 @@ modules = dict(model.named_modules())
 for name, module in spec['modules'].items():
     modules[module].register_forward_hook(lambda _, inputs, value, name=name: keep(name, value))
 modules['fc'].register_forward_pre_hook(lambda _, inputs: keep('features', inputs[0]))
-with torch.no_grad():
-    keep('logits', model(torch.from_numpy(np.load('images.npy')).permute(0, 3, 1, 2).contiguous()))
-np.savez('outputs.npz', **outputs)
+images = torch.from_numpy(np.load('images.npy')).permute(0, 3, 1, 2).contiguous()
+for number, path in enumerate(spec['weights']):
+    if path.endswith('.safetensors'):
+        import safetensors.torch
+
+        model.load_state_dict(safetensors.torch.load_file(path))
+    else:
+        model.load_state_dict(torch.load(path))
+    outputs.clear()
+    with torch.no_grad():
+        keep('logits', model(images))
+    np.savez(f'outputs-{number}.npz', **outputs)
