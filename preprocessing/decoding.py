@@ -1,6 +1,6 @@
 """Decodes images, and crops of images without decoding the rest."""
 
-from typing import NamedTuple, Tuple
+from typing import NamedTuple, Optional, Tuple
 
 import numpy as np
 
@@ -81,16 +81,17 @@ class DecodePlan(NamedTuple):
     shape: tf.Tensor  # [3], the shape of the crop.
 
 
-def decode_image(encoded: tf.Tensor) -> tf.Tensor:
+def decode_image(encoded: tf.Tensor, shape: Optional[tf.Tensor] = None) -> tf.Tensor:
     """Decodes a JPEG, PNG or one-frame GIF image, a string scalar, to RGB: uint8 [height, width, 3].
 
-    Grey images have three equal channels; transparency is dropped.
+    Grey images have three equal channels; transparency is dropped. The shape is from `image_shape`, if it is known
+    already.
 
     Raises:
       tf.errors.InvalidArgumentError: at run time, if the bytes cannot be decoded or are truncated, or if the image has
         more than `MAX_PIXELS` pixels.
     """
-    with tf.control_dependencies([image_shape(encoded)]):
+    with tf.control_dependencies([image_shape(encoded) if shape is None else shape]):
         return _decode(tf.identity(encoded))
 
 

@@ -47,7 +47,8 @@ class Preprocessor:
     def __init__(self, size: int, seed: int):
         with tf.Graph().as_default() as graph:
             self._file, self._number = tf.placeholder(tf.string, []), tf.placeholder(tf.int64, [])
-            self._photo, self._shape = decode_image(self._file), image_shape(self._file)
+            self._shape = image_shape(self._file)
+            self._photo = decode_image(self._file, self._shape)
 
             def draw(kind: Preprocessing) -> Any:
                 uniform = StatelessUniform(tf.stack([tf.constant(seed, tf.int64), self._number]))

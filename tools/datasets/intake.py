@@ -14,7 +14,7 @@ import numpy as np
 
 from compat import native_messages, tf
 from compat.messages import shown
-from preprocessing.decoding import image_shape
+from preprocessing.decoding import decode_image, image_shape
 from tools import extras
 from tools.image_files import UnreadableError, size_problem, why_undecodable
 from tools.image_header import UPRIGHT, ImageHeader, orientation, read_header
@@ -59,11 +59,10 @@ class Intake:
     def __init__(self) -> None:
         with tf.Graph().as_default() as graph:
             self._encoded = tf.placeholder(tf.string, [])
-            # As `decode_image` does, with one check of the shape for both.
-            with tf.control_dependencies([image_shape(self._encoded)]):
-                checked = tf.identity(self._encoded)
-            self._decoded = tf.image.decode_jpeg(checked, channels=3)
-            self._with_alpha = tf.image.decode_png(checked, channels=4)
+            shape = image_shape(self._encoded)
+            self._decoded = decode_image(self._encoded, shape)
+            with tf.control_dependencies([shape]):
+                self._with_alpha = tf.image.decode_png(tf.identity(self._encoded), channels=4)
             self._pixels = tf.placeholder(tf.uint8, [None, None, 3])
             self._jpeg = tf.image.encode_jpeg(self._pixels, 'rgb', _QUALITY, chroma_downsampling=False)
             self._png = tf.image.encode_png(self._pixels)

@@ -83,7 +83,7 @@ def _samples(is_training: bool, config: Config, preprocessing: RecordPreprocessi
     def sample_of(record: Record) -> _Sample:
         drawn = preprocessing.draw(record)
         window = preprocessing.infeed.preprocessing.crop(drawn.shape, drawn.distortion or None)
-        return _Sample(decode_image(drawn.encoded), window.crop, *preprocessing.finish(drawn))
+        return _Sample(decode_image(drawn.encoded, drawn.shape), window.crop, *preprocessing.finish(drawn))
 
     count = config.image_summaries
     dataset = pipeline.storage(hosts=topology.hosts_of(config) if is_training else 1)

@@ -14,11 +14,11 @@ from compat.messages import counted, printable, shown
 from console.json_content import from_json
 from data import checks, dataset_info, ppm, records, remote, tf_example, tfrecord_files
 from data.formats import FORMATS
-from data.record_checker import UNREADABLE, BadRecord, RecordChecker, parse_example
+from data.record_checker import UNREADABLE, BadRecord, parse_example
 from data.records import TRAIN, VALIDATION, DataError
 from data.sources import Source
 from data.tar.layout import DOCUMENTED_LABEL, LABEL_EXTENSION, Problem, label_of
-from data.tar.shard import Sample, SampleChecker, Shard
+from data.tar.shard import Sample, Shard
 from data.tf_example import Fields
 from preprocessing.decoding import decode_image
 from tools import image_header
@@ -32,30 +32,29 @@ _ANY_CLASSES = 1 << 63
 
 
 class _Reader:
-    """Reads Examples with labels below `num_classes`, checks their images, and leaves out up to `max_bad_records`."""
+    """Reads a format's Examples with labels below `num_classes`, and leaves out up to `max_bad_records` bad ones."""
 
-    def __init__(self, num_classes: int, max_bad_records: int, say: Say, fields: Fields):
+    def __init__(self, data_format: str, num_classes: int, max_bad_records: int, say: Say, fields: Fields):
         with tf.Graph().as_default() as graph:
             self._encoded = tf.placeholder(tf.string, [])
             self._png = ppm.as_png(self._encoded)
             self._shape = tf.shape(decode_image(self._png))
         self._session = tf.Session(graph=graph)
-        self._of_records = RecordChecker(num_classes, fields=fields)
-        self._of_tar = SampleChecker(num_classes, fields=fields)
+        self._checker = checks.checker(data_format, num_classes, True, fields)
         self._fields = fields
         self.remaining, self._say, self._num_classes = max_bad_records, say, num_classes
         self.notes: Dict[str, List[str]] = {}
 
     def close(self) -> None:
         """Closes the TensorFlow sessions."""
-        for each in (self._session, self._of_records, self._of_tar):
+        for each in (self._session, self._checker):
             each.close()
 
     def of_record_file(self, path: str) -> Iterator[tf.train.Example]:
         """Yields the Examples of a record file with usable images."""
         try:
             for position, serialized in enumerate(tfrecord_files.serialized_in(path)):
-                problem, messages = native_messages.during(functools.partial(self._of_records.problem, serialized))
+                problem, messages = native_messages.during(functools.partial(self._checker.problem, serialized))
                 example = self._documented(parse_example(serialized))
                 encoded = writing.label_and_image(example)[1] if example else b''
                 problem = (example and self._label_problem(writing.label_and_image(example)[0])) or problem
@@ -72,8 +71,8 @@ class _Reader:
 
     def of_shard(self, path: str) -> Iterator[tf.train.Example]:
         """Yields the Examples of a shard's usable samples."""
-        for position, record in enumerate(self._of_tar.records(path)):
-            problem, messages = native_messages.during(functools.partial(self._of_tar.problem, record))
+        for position, record in enumerate(self._checker.records(path)):
+            problem, messages = native_messages.during(functools.partial(self._checker.problem, record))
             shard, sample = record
             of_label = self._label_problem(sample.label + self._fields.label_offset)
             problem = f'{sample.prefix}{of_label}' if of_label else problem
@@ -170,7 +169,7 @@ def convert(
     totals: Dict[str, SplitFingerprint] = {}
     expected = {TRAIN: info.train_images, VALIDATION: info.validation_images} if info else {}
     with writing.new_data_dir(target) as unfinished, contextlib.closing(
-        _Reader(info.num_classes if info else _ANY_CLASSES, max_bad_records, say, fields)
+        _Reader(of_files.data_format, info.num_classes if info else _ANY_CLASSES, max_bad_records, say, fields)
     ) as reader:
         read = reader.of_record_file if to_tar else reader.of_shard
         for split, of_split in paths.items():
