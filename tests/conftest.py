@@ -182,8 +182,11 @@ _folder_numbers = itertools.count()
 
 @pytest.fixture
 def tmp_path(request: Any, tmp_path_factory: Any) -> pathlib.Path:
-    """A new folder, as pytest's own fixture makes, but without a search among the folders of all earlier tests."""
-    name = re.sub(r'\W', '_', request.node.name)[:30]
+    """A new folder, as pytest's own fixture makes, but without a search among the folders of all earlier tests.
+
+    Its name is not longer than pytest's, for messages that shorten long paths.
+    """
+    name = re.sub(r'\W', '_', request.node.name)[:26]
     return tmp_path_factory.mktemp(f'{name}-{next(_folder_numbers)}', numbered=False)
 
 

@@ -18,7 +18,7 @@ from typing import Any, Dict, Optional, Sequence
 
 from compat import native_messages
 from compat.errors import DONE, FIX, CommandError
-from compat.messages import full, shown
+from compat.messages import full
 from console import program
 from console.paths import meant_path
 from console.screen import Screen
@@ -90,7 +90,7 @@ def _run(arguments: argparse.Namespace, screen: Screen) -> int:
 
 
 def _text(score: Dict[str, Any]) -> str:
-    name = _NAMES[score['score']] + (f' of {shown(score["of"][0])}' if len(score['of']) == 1 else '')
+    name = _NAMES[score['score']] + (f' of {full(score["of"][0])}' if len(score['of']) == 1 else '')
     value = score['value']
     if value is None:
         return f'{name}: not computed: {score["problem"]}'

@@ -8,7 +8,7 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence
 import numpy as np
 
 from compat.errors import CommandError
-from compat.messages import counted, full, shown
+from compat.messages import counted, full
 from console.screen import Screen
 from data import remote
 from inception_v3.weights import sources
@@ -96,9 +96,9 @@ def read(arguments: argparse.Namespace, screen: Screen) -> List[Sample]:
     for sample in sets:
         count = None if sample.features is None else len(sample.features)
         images = 'an unknown number of images' if count is None else counted(count, 'image')
-        print(f'{shown(sample.name)}: {images}, {sample.size:,} features', file=sys.stderr)
+        print(f'{full(sample.name)}: {images}, {sample.size:,} features', file=sys.stderr)
         if 'fid' in arguments.chosen and len(sets) > 1 and count is not None and count <= sample.size:
-            few.append(f'{shown(sample.name)} has {images}')
+            few.append(f'{full(sample.name)} has {images}')
     if few:
         size = f'{sets[0].size:,}'
         print(
