@@ -41,8 +41,8 @@ TARGETS = (
     'tools/evaluate_report/predictions.py',
     'tools/weights/*.py',
 )
-# Pages, pictures, and the profiler, whose results are for the eye.
-LEFT_OUT = ('*/hooks/profiler.py', '*/run/profile.py', '*/photo_pictures.py')
+# The profiler, whose results are for the eye.
+LEFT_OUT = ('*/hooks/profiler.py', '*/run/profile.py')
 # Tests of what is not mutated: they would cost half of the map. A mutant that only they notice counts as a survivor.
 # But for test_pages.py: the page of the flags shows the values of the configuration and of the presets.
 NOT_MAPPED = (
