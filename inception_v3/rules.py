@@ -415,7 +415,7 @@ def _of_given(config: Config, given: AbstractSet[str]) -> Iterator[str]:
     sizes = sorted({each.cores for each in topology.CLOUD_TPUS.values()})
     names_tpu = config.use_tpu and bool(config.master or config.tpu) and not config.is_emulated
     if 'num_shards' in given and names_tpu and config.num_shards not in sizes:
-        yield (f'--num_shards={config.num_shards}: no Cloud TPU has so many cores; they have {alternatives(sizes)}.')
+        yield f'--num_shards={config.num_shards}: no Cloud TPU has so many cores; they have {alternatives(sizes)}.'
 
 
 def problems_with_data_set(config: Config, given: AbstractSet[str]) -> Iterator[str]:
