@@ -2,6 +2,7 @@
 
 import io
 import logging
+import warnings
 from typing import Any, List
 
 import pytest
@@ -117,14 +118,18 @@ def test_screen__catches_up_with_the_last_text(clock: List[float]) -> None:
 
 
 @pytest.mark.parametrize('verbose', [False, True])
-def test_set_up_logging__shows_the_log_of_tensorflow_only_if_verbose(verbose: bool) -> None:
+def test_set_up_logging__shows_tensorflows_log_and_warnings_only_if_verbose(verbose: bool) -> None:
     stream = io.StringIO()
     screen = Screen(stream)
     tensorflow = logging.getLogger('tensorflow')
     # Not that of the tests.
     logger.setLevel(logging.NOTSET)
     try:
-        set_up_logging(screen, verbose)
+        with warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter('always')
+            set_up_logging(screen, verbose)
+            warnings.warn('of a library', DeprecationWarning, stacklevel=1)
+        assert [str(each.message) for each in warned] == ['of a library'] * verbose
         assert screen.verbose is verbose
         # pytest's handlers are at the root, as those of libraries.
         assert not logger.propagate and not tensorflow.propagate

@@ -12,8 +12,11 @@ import pytest
 from compat import tf
 from inception_v3.config import Config
 from inception_v3.estimator import make_estimator
+from inception_v3.fitting import fit_to_data_set
+from inception_v3.flags import parse
 from tests.support.preflights import FAKE, SMALL, errors_of, run, warnings_of
 from tools.estimate import core_memory
+from tools.preflight.graphs import replica_memory
 from tools.preflight.report import Report
 
 
@@ -109,6 +112,8 @@ def test_gpus__of_two_machines_share_files_and_batches(one_layer: None, digits_d
     assert training['operations'] > evaluation['operations'] > 0
     memory = report['training_memory_of_a_gpu']
     assert memory['total_bytes'] == memory['variable_bytes'] + memory['activation_bytes']
+    config = fit_to_data_set(parse(['', *batches, *hosts, *flags[:-1]], tf_config=''))
+    assert memory['activation_bytes'] == 8 * replica_memory(config, True).per_image
     assert any(text.startswith('the other machines: ') for text in report['not_checked'])
     assert not any('TPU' in text for text in [*report['not_checked'], *report['warnings']])
 

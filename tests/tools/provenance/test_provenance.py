@@ -370,6 +370,8 @@ def test_crate__describes_every_file_and_start_and_is_a_model_dir(run: str, phot
     # The newest checkpoint and the best; files of the run are as they were.
     (best,) = (each.checkpoint for each in record.read(run).checkpoints if each.checkpoint.startswith('best/'))
     assert {name for name in contents if name.endswith('.index')} == {'model.ckpt-3.index', f'{best}.index'}
+    beside_best = (path for path in pathlib.Path(run, 'best').rglob('*') if path.is_file())
+    assert {path.relative_to(run).as_posix() for path in beside_best} < {*contents}
     made = {'checkpoint', 'dataset.json'}
     assert all(pathlib.Path(run, name).read_bytes() == contents[name] for name in contents.keys() - made)
     assert contents['dataset.json'] == pathlib.Path(photo_dir, 'dataset.json').read_bytes()
@@ -534,3 +536,4 @@ def test_text__shows_starts_evaluations_and_checkpoints() -> None:
         assert row in rows
     text = run_of(Config(num_classes=4), starts=[], evaluations=evaluations).text()
     assert 'top-5' not in text and 'none: the run cannot be repeated' in text
+    assert 'cannot be repeated' not in run_of(Config(seed=0), starts=[]).text()

@@ -130,6 +130,10 @@ def test_compare__counts_a_copied_run_once(tmp_path: Any, capsys: Any) -> None:
     # A copy that trained on with other settings is another case, but not an independent run.
     config = dataclasses.replace(SMALL, seed=1, learning_rate=0.9)
     (tmp_path / 'b' / 'config.json').write_text(config.to_json())
+    with open(tmp_path / 'b' / 'starts.jsonl', 'r+') as starts:
+        later = {**json.loads(starts.readline()), 'step': 300, 'checkpoint': 'model.ckpt-300', 'time': 'later'}
+        starts.seek(0, os.SEEK_END)
+        starts.write(json.dumps(later) + '\n')
     assert f'{copy} began as {first}: they are copies, and not independent runs.' in runs.compare(folders).notes
 
 

@@ -47,6 +47,12 @@ def test_read__returns_the_tensors_of_pytorchs_files(name: str) -> None:
         problem(content[:end])
 
 
+def test_write__gives_the_same_file_at_any_time() -> None:
+    with zipfile.ZipFile(io.BytesIO(WHOLE)) as archive:
+        # The earliest that the format has.
+        assert {info.date_time for info in archive.infolist()} == {(1980, 1, 1, 0, 0, 0)}
+
+
 @pytest.mark.parametrize('protocol', [2, 4])
 def test_read__runs_nothing_and_skips_objects_of_other_types(protocol: int, tmp_path: Any, monkeypatch: Any) -> None:
     monkeypatch.chdir(tmp_path)

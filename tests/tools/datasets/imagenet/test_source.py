@@ -6,7 +6,7 @@ import io
 import json
 import pathlib
 import tarfile
-from typing import Any
+from typing import Any, List
 
 import numpy as np
 import pytest
@@ -262,3 +262,8 @@ def test_boxes_are_ordered_clipped_and_of_the_class(archives: Archives, tmp_path
     (archives.folder / 'none.tar').write_bytes(tar_of([('readme.txt', b'')]))
     with pytest.raises(DataError, match=r'none\.tar: no annotations\.'):
         [*imagenet_source.read_boxes(str(archives.folder / 'none.tar'), [])]
+    # Invalid ones alone are annotations.
+    bad: List[str] = []
+    (archives.folder / 'bad.tar').write_bytes(tar_of([('bad.xml', b'<')]))
+    assert [*imagenet_source.read_boxes(str(archives.folder / 'bad.tar'), bad)] == []
+    assert [name.split()[0] for name in bad] == ['bad.xml']
