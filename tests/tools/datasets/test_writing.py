@@ -1,6 +1,7 @@
 """Making data sets: record files, the division into splits, and resumable conversions."""
 
 import collections
+import json
 import os
 import pathlib
 import random
@@ -12,6 +13,7 @@ import pytest
 
 from compat import tf
 from data import records
+from data.dataset_info import DatasetInfo
 from tests.data.written_records import examples, read
 from tools.datasets import conversion, image_example, writing
 from tools.datasets.writing import digest, split_by_content
@@ -81,6 +83,28 @@ def test_new_data_dir__is_local_and_missing_or_empty(tmp_path: pathlib.Path) -> 
         str(tmp_path / 'file' / 'data')
     ):
         pass
+
+
+@pytest.mark.parametrize('listing', [None, ['conversion'], ['conversion/']])
+def test_conversion__may_begin_again_after_an_end_before_its_settings(
+    listing: Any, tmp_path: pathlib.Path, monkeypatch: Any
+) -> None:
+    info = DatasetInfo('mine', 'here', 6, 2, 3, ['a', 'b', 'c'])
+    said: List[str] = []
+
+    def work(folder: str, start: Any) -> Any:
+        assert folder == str(tmp_path / 'data' / 'conversion')
+        return info, {'images': 8}
+
+    # A store's listing ends the names of folders with a slash.
+    monkeypatch.setattr(conversion.remote, 'names_in', lambda folder: listing)
+    for _ in range(2):
+        conversion.run(str(tmp_path / 'data'), 'plan.json', {'--seed': '1'}, work, said.append)
+    assert json.loads((tmp_path / 'data' / 'conversion.json').read_text()) == {'settings': {'--seed': '1'}, 'images': 8}
+    assert said[1] == f'{tmp_path}/data: already finished'
+    monkeypatch.setattr(conversion.remote, 'names_in', lambda folder: ['mine.txt'])
+    with pytest.raises(records.DataError, match='exists already'):
+        conversion.run(str(tmp_path / 'other'), 'plan.json', {}, work, said.append)
 
 
 Image = Tuple[bytes, int]
