@@ -16,6 +16,7 @@ from inception_v3.networks.revnet import REVNET_38
 from tools.benchmarks.measurement import MeasurementError
 from tools.studies.drawing import sign_of
 from tools.studies.revnet_memory import __main__ as revnet_memory
+from tools.studies.revnet_memory import measurement
 from tools.studies.revnet_memory import training as revnet_training
 from tools.studies.revnet_memory.measurement import (
     AS_PUBLISHED,
@@ -24,6 +25,7 @@ from tools.studies.revnet_memory.measurement import (
     Watched,
     _memory_of,
     measure,
+    memory_of_iterations,
 )
 
 MB, GB = 10**6, 10**9
@@ -85,13 +87,19 @@ def test_until_mark__names_the_reason_of_a_failure(watched: Watched, line: str, 
 
 
 @pytest.mark.program
-def test_memory_of__is_the_peak_of_the_second_step() -> None:
+def test_memory__is_the_peak_of_one_step_alone(monkeypatch: Any) -> None:
     lines = [
-        *('import sys', 'for size in (200, 50, 0):', '    sys.stdin.readline()'),
-        *('    kept = bytearray(b"1") * (size * 10**6)', '    del kept', '    print("mark", flush=True)'),
+        *('import sys', 'for size in (200, 50, 0):'),
+        *('    kept = bytearray(b"1") * (size * 10**6)', '    del kept'),
+        *('    print("mark", flush=True)', '    sys.stdin.readline()'),
     ]
-    with Watched([sys.executable, '-c', '\n'.join(lines)]) as process:
+    command = [sys.executable, '-c', '\n'.join(lines)]
+    with Watched(command) as process:
         assert _memory_of(process)['step_mb'] == pytest.approx(50, rel=0.1)
+    monkeypatch.setattr(measurement, '_started', lambda training, limit: Watched(command, limit))
+    curve = memory_of_iterations(Training('revnet38', 1, 1, False), 2, None)
+    peaks = [peak - held for peak, held in zip(curve['peak_mb'], curve['held_mb'])]
+    assert peaks == [pytest.approx(50, rel=0.1), pytest.approx(0, abs=3)]
 
 
 # The training.
