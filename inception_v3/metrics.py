@@ -1,6 +1,6 @@
 """The metrics of an evaluation, which ignore padding."""
 
-from typing import Any, Dict, Sequence, Tuple
+from typing import Dict, Sequence, Tuple
 
 from compat import tf
 from inception_v3 import replicas
@@ -21,34 +21,39 @@ def evaluation_metrics(labels: tf.Tensor, logits: tf.Tensor) -> Dict[str, Metric
       cross_entropy: mean of -log softmax(logits)[label], in nats, without label smoothing;
       images: the number of images.
     """
-    weights = tf.cast(tf.not_equal(labels, PADDING_LABEL), tf.float32)
+    is_real = tf.not_equal(labels, PADDING_LABEL)
     real_labels = tf.maximum(labels, 0)
     cross_entropy = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=real_labels, logits=logits)
 
-    def mean(values: Any) -> Metric:
-        return tf.metrics.mean(tf.cast(values, tf.float32), weights=weights)
-
-    def total(values: tf.Tensor) -> Metric:
-        # float32 counts whole numbers only to 2^24.
-        count = tf.get_variable(
-            'images',
+    def total(name: str, values: tf.Tensor) -> Metric:
+        added = tf.reduce_sum(values)
+        variable = tf.get_variable(
+            name,
             [],
-            tf.int64,
+            added.dtype,
             initializer=tf.zeros_initializer(),
             trainable=False,
             collections=[tf.GraphKeys.LOCAL_VARIABLES, tf.GraphKeys.METRIC_VARIABLES],
             use_resource=True,
             **replicas.SUMMED,
         )
-        update = count.assign_add(tf.reduce_sum(tf.cast(values, tf.int64)))
-        return replicas.total_of(count), update
+        return replicas.total_of(variable), variable.assign_add(added)
 
     with tf.variable_scope('evaluation_metrics'):
+        # float32 counts whole numbers only to 2^24.
+        images, counted = total('images', tf.cast(is_real, tf.int64))
+        weights, count = tf.cast(is_real, tf.float32), tf.cast(images, tf.float32)
+
+        # Unlike those of `tf.metrics.mean`, these means have one count.
+        def mean(name: str, values: tf.Tensor) -> Metric:
+            summed, update = total(name, tf.cast(values, tf.float32) * weights)
+            return tf.div_no_nan(summed, count), update
+
         return {
-            'top_1': mean(tf.nn.in_top_k(logits, real_labels, 1)),
-            'top_5': mean(tf.nn.in_top_k(logits, real_labels, 5)),
-            'cross_entropy': mean(cross_entropy),
-            'images': total(weights),
+            'top_1': mean('top_1', tf.nn.in_top_k(logits, real_labels, 1)),
+            'top_5': mean('top_5', tf.nn.in_top_k(logits, real_labels, 5)),
+            'cross_entropy': mean('cross_entropy', cross_entropy),
+            'images': (images, counted),
         }
 
 

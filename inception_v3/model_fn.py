@@ -2,6 +2,8 @@
 
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
+import numpy as np
+
 from compat import tf
 from inception_v3 import class_weights, loss_scale, metrics, moving_average, replicas, seeding
 from inception_v3.batch_norm import batch_norm_for
@@ -124,10 +126,14 @@ def total_loss(
         raise ConfigError(f'--class_weights: has {len(weights_by_label)} numbers for {logits.shape[1]} classes.')
 
     def cross_entropy(x: tf.Tensor) -> tf.Tensor:
-        one_hot = tf.one_hot(labels, x.shape[1])
-        factors = tf.reduce_sum(one_hot * tf.constant([weights_by_label]), axis=1) if weights_by_label else 1.0
-        # Divided by the number of factors other than 0, which no weight is.
-        return tf.losses.softmax_cross_entropy(one_hot, x, factors, config.label_smoothing)
+        # The bits of `tf.losses.softmax_cross_entropy`, with a quarter of its operations.
+        classes, smoothing = int(x.shape[1]), config.label_smoothing
+        others = np.float32(smoothing) / np.float32(classes)
+        smoothed = tf.one_hot(labels, classes, np.float32(1 - smoothing) + others, others)
+        losses = tf.raw_ops.SoftmaxCrossEntropyWithLogits(features=x, labels=smoothed)[0]
+        if weights_by_label:
+            losses *= tf.reduce_sum(tf.one_hot(labels, classes) * tf.constant([weights_by_label]), axis=1)
+        return tf.reduce_sum(losses) / tf.cast(tf.size(losses), tf.float32)
 
     loss = cross_entropy(logits)
     if auxiliary_logits is not None:

@@ -39,12 +39,13 @@ def update_averages(decay: float, global_step: tf.Tensor, frozen: Sequence[tf.Va
             for each in frozen:
                 variable = replicas.copies(each)[0]
                 # A run that is resumed with other frozen layers has averages that lag behind.
-                updates.append(tf.assign(_create_average(variable), variable))
+                updates.append(_create_average(variable).assign(variable, read_value=False))
             # A variable may be in both collections.
             for each in collections.OrderedDict.fromkeys([*tf.trainable_variables(), *tf.moving_average_variables()]):
                 variable = replicas.copies(each)[0]
                 average = _create_average(variable)
-                updates.append(tf.assign_sub(average, (average - variable) * tf.cast(share, average.dtype)))
+                difference = (average - variable) * tf.cast(share, average.dtype)
+                updates.append(average.assign_sub(difference, read_value=False))
         return tf.group(*updates)
 
     return replicas.merged(update, share)

@@ -53,13 +53,22 @@ class Estimate:
         self.epochs = config.train_steps / self.steps_per_epoch
         self.hours = config.train_steps * step_ms / 3.6e6
         self.images_per_second = 1000 * config.train_batch_size / topology.hosts_of(config) / step_ms
-        self.bytes_per_image = _bytes_per_image(config)
         last = config.train_steps - 1
         self.steps = [int(step) for step in np.unique(np.linspace(0, last, min(_POINTS, last + 1)).astype(np.int64))]
         schedule = {name: getattr(Config, name) for name in _SCHEDULE}
         plain = dataclasses.replace(config, **schedule, use_learning_rate_warmup=False)
         self.rates, self.documented = ([float(learning_rate(n, c)) for n in self.steps] for c in (config, plain))
         self.overshoot = _overshoot(config)
+
+    @property
+    def bytes_per_image(self) -> int:
+        """Bytes that a host sends to a device for each image and its label."""
+        with tf.Graph().as_default():
+            image = tf.zeros([self.config.height, self.config.width, 3])
+            infeed = Infeed(self.config)
+            drawn = infeed.preprocessing.draw(tf.shape(image), whole_image_box(), tf.random.uniform)
+            sent = tf.nest.flatten(infeed.for_training(image, drawn))
+            return sum(t.shape.num_elements() * t.dtype.size for t in sent) + _LABEL_BYTES
 
     @property
     def warnings(self) -> List[str]:
@@ -92,15 +101,6 @@ def _overshoot(config: Config) -> Optional[Overshoot]:
         if rate > plain * (1 + _ROUNDING):
             above.append((rate / plain, epoch, rate, plain))
     return Overshoot(*max(above)[1:]) if above else None
-
-
-def _bytes_per_image(config: Config) -> int:
-    with tf.Graph().as_default():
-        image = tf.zeros([config.height, config.width, 3])
-        infeed = Infeed(config)
-        drawn = infeed.preprocessing.draw(tf.shape(image), whole_image_box(), tf.random.uniform)
-        sent = tf.nest.flatten(infeed.for_training(image, drawn))
-        return sum(t.shape.num_elements() * t.dtype.size for t in sent) + _LABEL_BYTES
 
 
 def weights_of(config: Config, checkpoint: Optional[str]) -> Tuple[List[Tuple[str, str]], List[str]]:

@@ -116,23 +116,29 @@ def test_scaled_depth__multiplies_and_leaves_at_least_16() -> None:
     assert {drawn: layers.scaled_depth(*drawn) for drawn in wanted} == wanted
 
 
-def test_checkpoints__are_interchangeable_with_slim(tmp_path: Any) -> None:
+def test_checkpoints__are_interchangeable_with_slim() -> None:
     # The least height with an auxiliary head; the width leaves a map of two positions before the auxiliary logits. At
     # this multiplier layers have 16, 19, 25, 32, 38 and 44 channels.
     images, narrow = np.random.RandomState(0).uniform(-1, 1, [2, 107, 163, 3]).astype(np.float32), 0.1
-    with tf.Graph().as_default(), plain_session() as session:
-        tensors = build_slim(tf.constant(images), NUM_CLASSES, False, 0.9, narrow)
-        load(values_by_name(), session)
-        theirs = session.run(tensors)
-        saved = tf.train.Saver().save(session, str(tmp_path / 'model'))
-    with tf.Graph().as_default(), plain_session() as session:
+
+    def slim() -> Any:
+        return build_slim(tf.constant(images), NUM_CLASSES, False, 0.9, narrow)
+
+    def own() -> Any:
         norm = BatchNorm(False, 0.9)
-        tensors = inception_v3(tf.constant(images), NUM_CLASSES, False, layers.conv2d, norm, depth_multiplier=narrow)
-        tf.train.Saver().restore(session, saved)
-        ours = session.run(tensors)
-        # Each has all variables of the other.
-        shapes = {v.op.name: v.shape.as_list() for v in tf.global_variables()}
-        assert shapes == tf.train.load_checkpoint(saved).get_variable_to_shape_map()
-    for of_theirs, of_ours in zip(theirs, ours):
+        return inception_v3(tf.constant(images), NUM_CLASSES, False, layers.conv2d, norm, depth_multiplier=narrow)
+
+    stored, outputs = [], []
+    for network in (slim, own):
+        with tf.Graph().as_default(), plain_session() as session:
+            tensors = network()
+            # A value follows from its name and shape, by which a checkpoint stores a variable.
+            values = values_by_name()
+            load(values, session)
+            stored.append({name: value.shape for name, value in values.items()})
+            outputs.append(session.run(tensors))
+    theirs, ours = stored
+    assert ours == theirs
+    for of_theirs, of_ours in zip(*outputs):
         np.testing.assert_allclose(of_ours, of_theirs, atol=5e-5 * np.abs(of_theirs).max())
         assert np.ptp(of_theirs) > 0.1

@@ -109,6 +109,8 @@ def _read(path: str, arguments: argparse.Namespace) -> Tuple[Any, List[str]]:
 def _import(arguments: argparse.Namespace) -> List[str]:
     from tools.weights import class_names, foreign, writing
 
+    # Before anything takes time.
+    writing.check_new_folder(arguments.model_dir)
     labels = class_names.read(arguments.labels) if arguments.labels else []
     weights, lines = _read(arguments.source, arguments)
     if arguments.pixels and weights.config:
@@ -128,6 +130,8 @@ def _import(arguments: argparse.Namespace) -> List[str]:
 def _export(arguments: argparse.Namespace) -> List[str]:
     from tools.weights import foreign, writing
 
+    # Before anything takes time.
+    writing.check_new_file(arguments.file, arguments.to)
     pixels, arguments.pixels = arguments.pixels, ''
     weights, lines = _read(arguments.source, arguments)
     # The flag is about the framework that this program is not: the one that wrote the file, or that will read it.

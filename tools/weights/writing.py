@@ -33,11 +33,11 @@ def export(weights: Weights, path: str, kind: str, images: str = '') -> List[str
     """Writes a file, or a checkpoint, for another framework: a name in `TARGETS`.
 
     The framework gives the network images in a range of `changes.images_of`; empty for its usual one. Returns lines
-    about what was written. Raises WeightsError if the framework has no such network, if that cannot be changed to the
-    images, or if the file exists.
+    about what was written. Raises WeightsError if the framework has no such network, or if that cannot be changed to
+    the images. A file that exists is replaced: see `check_new_file`.
     """
     target, architecture = TARGETS[kind], weights.architecture
-    _check(weights, path, kind, images)
+    _check(weights, kind, images)
     if not target.has_auxiliary_head:
         weights = weights._replace(values=without(weights.values, [architecture.auxiliary]))
     values, is_inception = weights.values, architecture.name == 'inception_v3'
@@ -71,13 +71,19 @@ def export(weights: Weights, path: str, kind: str, images: str = '') -> List[str
     return [f'wrote {path} for {kind}: {len(values)} variables', f'  to load it: {load}']
 
 
-def _check(weights: Weights, path: str, kind: str, images: str) -> None:
+def check_new_file(path: str, kind: str) -> None:
+    """Raises WeightsError if a file for another framework exists, or if its name has another ending."""
+    if os.path.splitext(path)[1] not in TARGETS[kind].endings:
+        endings = ' or '.join(filter(None, TARGETS[kind].endings))
+        raise WeightsError(f'{path}: the name of a file for {kind} ends with {endings}.')
+    if remote.exists(path) or remote.exists(f'{path}.index'):
+        raise WeightsError(f'{path}: exists. Remove it, or give another name.')
+
+
+def _check(weights: Weights, kind: str, images: str) -> None:
     target, architecture = TARGETS[kind], weights.architecture
     if architecture.name not in target.networks:
         raise WeightsError(f'--to={kind}: {weights.path} has the weights of {architecture.name}; {kind} has no such.')
-    if os.path.splitext(path)[1] not in target.endings:
-        endings = ' or '.join(filter(None, target.endings))
-        raise WeightsError(f'{path}: the name of a file for {kind} ends with {endings}.')
     if images and not target.is_published:
         raise WeightsError(f'--pixels={images}: is not for --to={kind}, whose networks are given our images.')
     published = inception() if architecture.name == 'inception_v3' else resnet50()
@@ -88,8 +94,15 @@ def _check(weights: Weights, path: str, kind: str, images: str) -> None:
             f'--to={kind}: {weights.path}: {differ[0].scope} has the shape {[*differ[0].shape]}, which {kind} has not. '
             'Leave an auxiliary head out with --no_auxiliary_head; --to=npz and --to=slim take any width.'
         )
-    if remote.exists(path) or remote.exists(f'{path}.index'):
-        raise WeightsError(f'{path}: exists. Remove it, or give another name.')
+
+
+def check_new_folder(model_dir: str) -> None:
+    """Raises WeightsError if a folder has a checkpoint or a configuration, which `import_into` would replace."""
+    if latest_checkpoint(model_dir) or remote.exists(os.path.join(model_dir, f'{PREFIX}-0.index')):
+        raise WeightsError(f'{model_dir}: has checkpoints already. Name another folder.')
+    # It may describe the weights: that of a run, or of a model of timm.
+    if remote.exists(os.path.join(model_dir, CONFIG_FILE)):
+        raise WeightsError(f'{model_dir}: has a {CONFIG_FILE} already, which would be replaced. Name another folder.')
 
 
 def import_into(
@@ -105,20 +118,14 @@ def import_into(
     With `averages`, the weights are also written as their own averages, so that the default settings evaluate them. The
     data set at `data_dir` has these classes; it names them unless `class_names` does, by class. Weights without a
     classifier are refused unless `classifier` is False; they have no configuration, and are for `--init_from` alone.
-    Returns lines about what was written. Raises WeightsError if the folder has a checkpoint or a configuration, or if
-    the weights do not fit these arguments.
+    Returns lines about what was written. Raises WeightsError if the weights do not fit these arguments. The folder is
+    new: see `check_new_folder`.
     """
-    checkpoint = os.path.join(model_dir, f'{PREFIX}-0')
     if not weights.num_classes and classifier:
         raise WeightsError(
             f'{weights.path}: has no classifier, so that it cannot be evaluated. --no_classifier imports it as it is, '
             'to begin a run from.'
         )
-    if latest_checkpoint(model_dir) or remote.exists(f'{checkpoint}.index'):
-        raise WeightsError(f'{model_dir}: has checkpoints already. Name another folder.')
-    # It may describe the weights: that of a run, or of a model of timm.
-    if remote.exists(os.path.join(model_dir, CONFIG_FILE)):
-        raise WeightsError(f'{model_dir}: has a {CONFIG_FILE} already, which would be replaced. Name another folder.')
     info = dataset_info.read(data_dir) if data_dir else None
     if info and info.num_classes != weights.num_classes:
         raise WeightsError(
@@ -135,7 +142,7 @@ def import_into(
     saved = {**values, **{name + AVERAGE: values[name] for name in trained}, tf.GraphKeys.GLOBAL_STEP: np.int64(0)}
     with remote.explained(model_dir, remote.WRITE):
         tf.io.gfile.makedirs(model_dir)
-    write_checkpoint(checkpoint, saved)
+    write_checkpoint(os.path.join(model_dir, f'{PREFIX}-0'), saved)
     # The data set names the classes of the weights, as it does of weights that a run trains.
     if weights.num_classes:
         append_start(config, this_start(config, info, class_names=class_names))

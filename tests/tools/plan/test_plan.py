@@ -201,8 +201,8 @@ def test_plan__tells_of_the_weights_to_begin_from(
     assert 'preprocessing: inception -> vgg' in err
     # 2/11 * 3/12, and 0.9 ** 2.
     assert '; 5% of the initial' in rows['averages'] and '; 81% of the initial' in rows['batch normalization']
-    assert run(tmp_path, *begin[:-1], f'--init_from={finished_run.config.model_dir}', '--network=resnet50') == 2
-    assert 'does not fit this run: ' in capsys.readouterr().err
+    assert run(tmp_path, *begin, '--num_classes=7', '--init_except=Layer') == 2
+    assert 'Logits/biases has the shape [11], not [7]' in capsys.readouterr().err
 
 
 def test_plan__of_a_run_that_resumes_does_not_read_other_weights(

@@ -80,7 +80,7 @@ def test_documented_default__has_these_batches_steps_files_and_infeed(one_layer:
     assert 'xla_step' not in report
 
 
-def test_topology__hosts_share_files_and_feed_their_own_cores(one_layer: None) -> None:
+def test_topology__hosts_share_files_and_feed_their_own_cores(one_layer: None, without_files: None) -> None:
     flags = ['--topology=v3-32', '--train_batch_size=512', '--eval_batch_size=256', '--use_learning_rate_warmup']
     result = run(*SMALL, *flags, '--json')
     assert result.code == 0, result.out
@@ -97,7 +97,9 @@ def test_topology__hosts_share_files_and_feed_their_own_cores(one_layer: None) -
     assert evaluation['steps'] == -(-most * hosts // 256) and 50_000 // hosts <= most <= 391 * files[1]
 
 
-def test_gpus__of_two_machines_share_files_and_batches(one_layer: None, digits_dir: str, tmp_path: Any) -> None:
+def test_gpus__of_two_machines_share_files_and_batches(
+    one_layer: None, without_files: None, digits_dir: str, tmp_path: Any
+) -> None:
     flags = [f'--data_dir={digits_dir}', f'--model_dir={tmp_path}/model', '--batch_norm=synchronized', '--json']
     hosts = ['--worker_hosts=a:2222,b:2222', '--task_index=1', '--num_gpus=4', '--batch_norm_group_size=4']
     batches = ['--preset=digits', '--train_batch_size=64', '--eval_batch_size=80']

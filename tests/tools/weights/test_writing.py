@@ -106,18 +106,19 @@ def test_export__names_what_the_framework_has_not(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(WeightsError) as error:
+        writing.check_new_file(path, kind)
         writing.export(weights, path, kind, images)
     assert str(error.value) == message and not [*tmp_path.iterdir()]
 
 
-def test_export__of_another_auxiliary_head_is_for_frameworks_without_one(tmp_path: Any) -> None:
+def test_export__of_another_auxiliary_head_is_for_frameworks_without_one() -> None:
     other = WIDE._replace(architecture=architecture.inception(1.0, (3, 3)))
     head = 'InceptionV3/AuxLogits/Conv2d_2b_1x1/biases'
     weights = other._replace(values={head: np.zeros(5)})
     with pytest.raises(WeightsError, match='AuxLogits/Conv2d_2a_3x3 has the shape'):
-        writing._check(weights, str(tmp_path / 'a.pth'), 'torchvision', '')
-    writing._check(weights, str(tmp_path / 'a.pth'), 'timm', '')
-    writing._check(other, str(tmp_path / 'a.pth'), 'torchvision', 'unit')
+        writing._check(weights, 'torchvision', '')
+    writing._check(weights, 'timm', '')
+    writing._check(other, 'torchvision', 'unit')
 
 
 @pytest.mark.parametrize(
