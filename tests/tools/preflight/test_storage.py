@@ -49,6 +49,14 @@ def test_folders__are_written_and_deleted(
         assert f'{flag}={tmp_path}/file/below: cannot be written to' in error
 
 
+@pytest.mark.parametrize('data_format', ['tfrecord', 'tar'])
+def test_stand_in__has_the_files_of_the_format(data_format: str) -> None:
+    with checks._stand_in(data_format, {records.TRAIN: 3, records.VALIDATION: 2}, 7) as (data_dir, model_dir):
+        source = make_small_config(data_dir, data_format=data_format).source
+        assert [len(source.find(split)) for split in (records.TRAIN, records.VALIDATION)] == [3, 2]
+        assert os.listdir(model_dir) == []
+
+
 def test_data__reading_a_first_file_shows_progress(photo_dir: str, monkeypatch: pytest.MonkeyPatch) -> None:
     texts: List[str] = []
     screen: Any = types.SimpleNamespace(update=texts.append)
