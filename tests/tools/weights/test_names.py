@@ -293,7 +293,7 @@ def archive_of(path: Any, folder: Any) -> str:
     return str(path)
 
 
-@pytest.mark.parametrize('ending', ['.tar.gz', '.tar'])
+@pytest.mark.parametrize('ending', ['.tar.gz', '.TAR'])
 def test_archive__of_a_checkpoint_is_read(ending: str, tmp_path: Any) -> None:
     (tmp_path / 'in').mkdir()
     checkpoint(tmp_path / 'in' / 'a.ckpt', narrow().values)
