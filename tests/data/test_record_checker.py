@@ -11,6 +11,7 @@ import pytest
 from compat import tf
 from data import checks, record_checker, records, tf_example
 from data.record_checker import RecordChecker
+from data.sources import Source
 from data.tf_example import Fields
 from preprocessing.decoding import decode_image
 from tests.data.written_records import written
@@ -19,6 +20,7 @@ from tests.support.foreign_records import write_foreign
 from tests.support.graphs import evaluate
 from tests.support.photos import Photo, photo_example, set_boxes
 from tests.support.records import framed
+from tests.support.tar_files import write_tar
 from tools.datasets import writing
 
 
@@ -181,6 +183,21 @@ def test_check_keys__names_the_keys_that_the_first_record_has(photos: List[Photo
     ):
         with pytest.raises(records.DataError, match=f'{path}, record 0: {message}'):
             record_checker.check_keys(path, fields)
+
+
+def test_check__reads_the_keys_of_the_first_file_alone(photos: List[Photo], tmp_path: pathlib.Path) -> None:
+    writing.write_shards(str(tmp_path), records.TRAIN, [lambda: photo_example(photos[0])], 1)
+    foreign = write_foreign(tmp_path / 'foreign', photos[:2])
+    of_cls, of_txt = (write_tar(tmp_path / end, [('1.jpg', b'1'), (f'1.{end}', b'1')]) for end in ('cls', 'txt'))
+    for source, one, other in (
+        (Source(), records.shard_path(str(tmp_path), records.TRAIN, 0, 1), foreign),
+        (Source(data_format='tar', fields=Fields(label='cls')), of_cls, of_txt),
+    ):
+        checks.check(source, [one, other], 0)
+        # Records that may be skipped may have other keys.
+        checks.check(source, [other, one], 1)
+        with pytest.raises(records.DataError, match=f'{other}, record 0: .*no '):
+            checks.check(source, [other, one], 0)
 
 
 def test_label_problem__names_the_range_and_the_offset() -> None:

@@ -65,6 +65,16 @@ def test_length__of_31_bits_is_possible(tmp_path: pathlib.Path) -> None:
         checks.check_lengths([f'{tmp_path}/file'])
 
 
+def test_check_lengths__is_of_local_files_of_moderate_size(tmp_path: pathlib.Path, monkeypatch: Any) -> None:
+    paths = written(tmp_path, records.TRAIN, [3, 4])
+    size = sum(map(os.path.getsize, paths))
+    for most, count in ((size, 7), (size - 1, None)):
+        monkeypatch.setattr(checks, '_LARGEST_CHECKED', most)
+        assert checks.check_lengths(paths) == count
+    # A store is not asked.
+    assert checks.check_lengths(['gs://bucket/train-00000-of-00001']) is None
+
+
 def test_count_records__names_a_missing_file(tmp_path: pathlib.Path) -> None:
     with pytest.raises(records.DataError, match=f'{tmp_path}/none: cannot be read'):
         tfrecord_files.count_records([f'{tmp_path}/none'])
@@ -116,6 +126,16 @@ def test_compressed_files__are_recognized_by_their_content(tmp_path: pathlib.Pat
     for content, kind in ((b'', ''), (b'\x78', ''), (b'\x78\x9c', 'ZLIB'), (b'\x78\xbb\0', '')):
         (tmp_path / 'begins').write_bytes(content)
         assert tfrecord.compression_of(f'{tmp_path}/begins') == kind
+
+
+def test_compressed_file__of_few_or_damaged_bytes_has_no_size(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / 'file'
+    path.write_bytes(zlib.compress(bytes(1000))[:-1] + b'?')  # Another checksum.
+    assert tfrecord.content_bytes(str(path), tfrecord.ZLIB) == -1
+    path.write_bytes(b'\x1f\x8b\1')
+    assert tfrecord.claimed_bytes(str(path), tfrecord.GZIP) == 0x01_8B_1F
+    path.write_bytes(gzip.compress(bytes(1000)))
+    assert tfrecord.claimed_bytes(str(path), tfrecord.GZIP) == 1000
 
 
 @pytest.mark.parametrize(

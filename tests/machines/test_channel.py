@@ -184,7 +184,9 @@ def test_begin__says_that_the_name_of_the_other_has_no_address(waiting: int, mon
 
 
 @pytest.mark.parametrize('number', [0, 1])
-def test_begin__a_worker_that_left_before_may_be_replaced(number: int) -> None:
+def test_begin__a_worker_that_left_before_may_be_replaced(number: int, monkeypatch: Any) -> None:
+    said: List[str] = []
+    monkeypatch.setattr(channel.logger, 'info', lambda text, *values: said.append(text % values))
     workers = Workers(3)
     results = [workers.start(2), workers.start(1 - number)]
     workers.open(number)
@@ -192,6 +194,8 @@ def test_begin__a_worker_that_left_before_may_be_replaced(number: int) -> None:
     workers.cut(number)
     wait_for(lambda: not workers.all[1]._link if number == 0 else 1 not in workers.all[0]._others)
     assert [result.get(timeout=20) for result in (workers.start(number), *results)] == [None] * 3
+    left = rf'worker {number} \({workers.addresses[number]}\) has left: .*; another process may come in its place'
+    assert any(re.match(f'{left} within 30 s', line) for line in said)
 
 
 def test_begin__a_process_that_ends_while_it_is_welcomed_may_be_replaced(monkeypatch: Any) -> None:

@@ -40,6 +40,11 @@ def big(value: bytes = b'\0\6\0\0', kind: bytes = b'\0\3', count: bytes = b'\0\0
     return b'MM\0*\0\0\0\x08\0\1' + tag + kind + count + value
 
 
+def changed(entry: bytes, place: int) -> bytes:
+    """The entry with a byte of 1."""
+    return entry[:place] + b'\1' + entry[place + 1 :]
+
+
 LITTLE = b'II*\0\x08\0\0\0\2\0' + b'\x0f\1\2\0\1\0\0\0\0\0\0\0' + b'\x12\1\3\0\1\0\0\0\x08\0\0\0'
 JFIF = b'\xff\xe0\0\x10JFIF\0\1\1\0\0\1\0\1\0\0'
 XMP = b'\xff\xe1\0\x0dhttp://ns.a'
@@ -59,6 +64,9 @@ UNUSUAL = [
     (in_jpeg(big(kind=b'\0\4')), 1),
     (in_jpeg(big(count=b'\xff\xff\xff\xff')), 1),
     (in_jpeg(big(tag=b'\1\x13')), 1),
+    # The same of little-endian ones: the high bytes of the type, the count and the value, and the one after the value.
+    *[(in_jpeg(LITTLE[:22] + changed(LITTLE[22:], place)), 1) for place in (3, 5, 6, 7, 9)],
+    (in_jpeg(LITTLE[:22] + changed(LITTLE[22:], 10)), 8),
     # Offsets and numbers of entries beyond the end, and blocks that are cut.
     (in_jpeg(b'MM\0*\xff\xff\xff\xff'), 1),
     (in_jpeg(b'MM\0*\0\0\0\x08\xff\xff'), 1),

@@ -170,6 +170,24 @@ def test_slice__each_machine_feeds_its_own_cores(one_layer: None, tmp_path: path
     assert found == {f'/job:worker/task:{host}/device:CPU:0': {*range(8)} for host in range(4)}
 
 
+@pytest.mark.parametrize(
+    ('tpu', 'machines', 'knows_vms'),
+    [
+        ('grpc://127.0.0.1:8470', [], True),
+        ('mine', ['127.0.0.1', '10.0.0.3'], True),
+        ('mine', ['192.0.2.1'], True),
+        ('mine', ['127.0.0.1'], False),
+    ],
+)
+def test_name__of_a_tpu_with_servers_needs_none_in_this_process(
+    tpu: str, machines: List[str], knows_vms: bool, monkeypatch: Any
+) -> None:
+    found_at(machines, monkeypatch)
+    monkeypatch.setattr(addresses, 'knows_tpu_vms', lambda: knows_vms)
+    found = addresses.resolver_of(tpu, 'z', 'p', 8, SESSION_CONFIG)
+    assert tf.compat.as_str(found.master()) == (f'grpc://{machines[0]}:8470' if machines else tpu)
+
+
 @of_2
 def test_slice__leaves_this_machines_tpu_to_its_server(device: str, monkeypatch: Any) -> None:
     found_at(['10.0.0.2', '10.0.0.3'], monkeypatch)

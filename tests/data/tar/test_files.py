@@ -100,6 +100,27 @@ def test_check_keys__names_the_problem(
     assert caplog.messages == (notes if {'', 'README'} & {*files} else [])
 
 
+def test_sample_checker__describes_samples_without_decoding_them(tmp_path: pathlib.Path) -> None:
+    files = [('1.jpg', b'1'), ('1.cls', b'6'), ('2.jpg', b'2'), ('3.jpg', b'3'), ('3.cls', b'cat')]
+    path = write_tar(tmp_path / 'train-00000.tar', files)
+    checker = shard.SampleChecker(6, False, Fields())
+    problems = [checker.problem(record) for record in checker.records(path)]
+    for problem, begin in zip(problems, ('1: label 6 is not in 0 to 5', '2: no label: ', '3: ')):
+        assert problem and problem.startswith(begin)
+    assert len(problems) == 3
+
+
+@pytest.mark.parametrize(('size', 'problem'), [(1 << 20, 'NONE'), ((1 << 20) + 1, 'DAMAGED')])
+def test_extension__has_a_mebibyte_at_most(size: int, problem: str, tmp_path: pathlib.Path) -> None:
+    path = write_tar(tmp_path / 'train-00000.tar', [('1.jpg', b'1'), ('1.cls', b'1')])
+    comment = b'%d comment=' % size
+    content = comment + b'c' * (size - len(comment) - 1) + b'\n'
+    extension = header('x', b'%011o\0' % size, content, tarfile.XHDTYPE)
+    pathlib.Path(path).write_bytes(extension + pathlib.Path(path).read_bytes())
+    with shard.Shard(path) as found:
+        assert [sample.problem.name for sample in found.samples()] == [problem]
+
+
 def test_sizes_in_pax_headers_alone__are_refused(tmp_path: pathlib.Path) -> None:
     path, zero = str(tmp_path / 'train-00000.tar'), b'%011o\0' % 0
     extension = header('pax', b'%011o\0' % 9, b'9 size=5\n', tarfile.XHDTYPE)

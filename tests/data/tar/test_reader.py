@@ -23,6 +23,7 @@ from tests.support.photos import Photo
 from tests.support.tar_files import Files, tar_of, write_tar
 
 SIZE = b'%011o\0' % 700
+ONE = [('1.jpg', b'one'), ('1.cls', b'1')]
 LETTERS = [f'{letter * 90}/{"c" * 90}' for letter in 'ab']
 
 
@@ -60,12 +61,20 @@ def comment(size: int) -> bytes:
     return member('x', begin + b'c' * (size - len(begin) - 1) + b'\n', tarfile.XHDTYPE)
 
 
+def changed(at: int, value: bytes, checksum: bytes = b'%06o\0 ') -> bytes:
+    """A shard of one sample, with other bytes in its first header, and the checksum in a format."""
+    shard = bytearray(tar_of(ONE))
+    shard[at : at + len(value)] = value
+    shard[148:156] = b' ' * 8
+    shard[148:156] = checksum % sum(shard[:BLOCK])
+    return bytes(shard)
+
+
 def sample(before: bytes, name: str = '1.jpg', size_field: bytes = SIZE) -> bytes:
     """A shard with a sample of the label 3 after other bytes; its image is in a file of a name."""
     return before + header(name, size_field, b'x' * 700) + member('1.cls', b'3') + END
 
 
-ONE = [('1.jpg', b'one'), ('1.cls', b'1')]
 INNER = tar_of([('9.jpg', b'nine'), ('9.cls', b'9')], tarfile.PAX_FORMAT, mtime=0.5)
 # Blocks: 1.jpg 0 to 2, 1.cls 3 and 4, 2.jpg 5 to 7, 2.cls 8 and 9, then the end.
 TWO = tar_of([('1.jpg', b'a' * 700), ('1.cls', b'1'), ('2.jpg', b'b' * 700), ('2.cls', b'2')])
@@ -98,6 +107,7 @@ SHARDS: Dict[str, Tuple[bytes, List[bytes]]] = {
         tar_of([('._1.jpg', b'0'), ('1.jpg', b'1'), ('README', b'2'), ('._1.cls', b'3'), ('1.cls', b'4')]),
         [fine(4, b'1')],
     ),
+    'a name that is not UTF-8': (sample(member('1.\udcff', b'')), [OF_3]),
     'a file with another key': (
         tar_of([('1.jpg', b'one'), ('meta.json', b'{}'), ('1.cls', b'1')]),
         [bad(Problem.NO_LABEL), bad(Problem.NO_IMAGE)],
@@ -142,6 +152,8 @@ SHARDS: Dict[str, Tuple[bytes, List[bytes]]] = {
         [OF_3],
     ),
     'pax: 100 records': (sample(pax(**{f'comment{i:02}': '' for i in range(99)}, path='1.jpg'), '?'), [OF_3]),
+    'pax: no line feed after a value': (sample(member('x', b'14 path=9.jpg ', tarfile.XHDTYPE)), [OF_3]),
+    'pax: a record without a value': (sample(member('x', b'4 a\n14 path=9.jpg\n', tarfile.XHDTYPE)), [OF_3]),
     'pax: a wrong length': (sample(member('x', b'99 path=9.jpg\n', tarfile.XHDTYPE)), [OF_3]),
     **{
         f'size {size_field!r}': (sample(b'', size_field=size_field), found)
@@ -152,17 +164,34 @@ SHARDS: Dict[str, Tuple[bytes, List[bytes]]] = {
                 (
                     *(b'0000000128x\0', b'\x80\0\0\1\0' + (700).to_bytes(7, 'big')),
                     *(b'\x80' + b'\1' * 11, b'\xff' * 12),
+                    *(b'\x80\1\0\0\0' + (700).to_bytes(7, 'big'), b'\x80\0\0\0\1' + (700).to_bytes(7, 'big')),
                 ),
             ),
-            ([TRUNCATED], (b'\x80\0\0\0\0\x7f' + b'\xff' * 6, b'777777777777')),
+            (
+                [TRUNCATED],
+                (
+                    *(b'\x80\0\0\0\0\x7f' + b'\xff' * 6, b'\x80\0\0\0\0\1' + (700).to_bytes(6, 'big')),
+                    b'777777777777',
+                ),
+            ),
         )
         for size_field in size_fields
     },
+    'a size of one digit': (changed(124, b'3' + bytes(11)), [OF_1]),
+    'a folder without a valid size': (header('d', b'0000000128x\0', kind=b'5') + tar_of(ONE), [bad(Problem.DAMAGED)]),
+    'a checksum of seven digits': (changed(0, b'', b'%07o\0'), [OF_1]),
+    'another magic': (changed(257, b'x'), [bad(Problem.DAMAGED)]),
     **{
         f'{blocks} blocks': (TWO[: int(blocks * BLOCK)], found)
         for blocks, found in (
-            *((0, [NO_END]), (0.5, [NO_END]), (1.1, [TRUNCATED]), (3, [bad(Problem.NO_LABEL), NO_END])),
-            *((3.5, [bad(Problem.NO_LABEL), NO_END]), (4, [TRUNCATED]), (5, [A, NO_END]), (7, [A, TRUNCATED])),
+            *((0, [NO_END]), (1 / BLOCK, [NO_END]), (0.5, [NO_END]), (1.1, [TRUNCATED])),
+            *(
+                (3, [bad(Problem.NO_LABEL), NO_END]),
+                (3.5, [bad(Problem.NO_LABEL), NO_END]),
+                (4, [TRUNCATED]),
+                (5, [A, NO_END]),
+                (7, [A, TRUNCATED]),
+            ),
             *((10, [A, B, NO_END]), (11, [A, B])),
         )
     },

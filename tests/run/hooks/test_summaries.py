@@ -74,6 +74,14 @@ def test_training_summaries__number_a_point_by_the_steps_done_before_it(config: 
     assert curves['images_per_second'] == {step: pytest.approx(640, rel=1e-4) for step in at[1:]}
 
 
+def test_training_summaries__of_a_local_folder_can_be_read_at_once(config: Config) -> None:
+    watcher = TrainingSummaries(config, ())
+    watcher.graph_built()
+    watcher.session_began(None, 0, 1000.0)
+    watcher.step_done(None, Step(1, 0.5, 1000.1))
+    assert shown(config.model_dir)['loss'] == {0: 0.5}
+
+
 def test_training_summaries__write_a_point_at_the_end_of_a_tpu_loop(config: Config) -> None:
     train(TrainingSummaries(config, ()), 0, [3, 3, 3, 1, 1, 9, 2])
     # The loops end with steps 2, 5, 8, 9, 10, 19 and 21. The loops that end with 9 and 10 contain no multiple of 4.

@@ -141,6 +141,16 @@ def test_few_images__are_said(tmp_path: Any) -> None:
     assert code == FIX and 'the covariance of 1 image is not defined' in err
 
 
+def test_one_set__has_an_inception_score_alone(tmp_path: Any) -> None:
+    logits = np.log([[1.0, 3.0], [3.0, 1.0]])
+    # As few images as features are only few for two sets.
+    code, lines, err = run(saved(tmp_path / 'x.npz', features=np.eye(2), logits=logits), '--splits=1', '--json')
+    # The mean class probabilities are equal: each image has the divergence of (1/4, 3/4) from (1/2, 1/2).
+    score = np.exp(np.log(0.5) / 4 + np.log(1.5) * 3 / 4)
+    assert code == DONE and 'warning' not in err
+    assert values_of(lines) == {f'is {tmp_path}/x.npz': {'mean': pytest.approx(score), 'deviation': 0.0}}
+
+
 def test_mistakes__are_one_message(made: str, tmp_path: Any) -> None:
     def message(*arguments: str) -> str:
         code, _, err = run(*arguments)

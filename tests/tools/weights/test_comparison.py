@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 import skimage.data
 
+from compat import tf
+from inception_v3.networks.registry import NETWORKS
 from inception_v3.weights.sources import WeightsError
 from tests.support.photos import encode_jpeg
 from tests.support.weights import CLASSES, NARROW, narrow
@@ -97,6 +99,31 @@ def test_compare__has_the_largest_differences_over_all_images(tmp_path: Any, mon
     assert lines[-1] == 'the same top-1 for 3 of 9 images'
     with pytest.raises(WeightsError, match=r'^b: has no classifier'):
         comparison.compare([one, other._replace(values={})], paths)
+
+
+def test_in_this_program__has_the_last_activation_of_each_row(monkeypatch: Any) -> None:
+    def build(images: tf.Tensor, num_classes: int, is_training: bool, conv: Any, **others: Any) -> Any:
+        assert not is_training and others.keys() == {'norm', 'depth_multiplier'}
+        with tf.variable_scope('Tiny/row'):
+            net = tf.nn.relu(tf.nn.relu(conv(images, 2, (1, 1))) - 1)
+            pooled = tf.reduce_mean(net, [1, 2], keepdims=True)
+        with tf.variable_scope('Tiny/Logits'):
+            return tf.squeeze(conv(pooled, num_classes, (1, 1)), [1, 2]), None
+
+    monkeypatch.setitem(NETWORKS, 'tiny', NETWORKS['resnet50']._replace(build=build))
+    monkeypatch.setattr(comparison, 'rows_of', lambda architecture: {'row': 'row'})
+    random = np.random.RandomState(0)
+    images = random.normal(size=[2, 3, 4, 3]).astype(np.float32)
+    kernels = [random.normal(size=shape).astype(np.float32) for shape in ([3, 2], [2, 5])]
+    names = ('Tiny/row/weights', 'Tiny/Logits/weights')
+    values = {**{name: k[np.newaxis, np.newaxis] for name, k in zip(names, kernels)}, 'Tiny/Logits/biases': np.zeros(5)}
+    tiny = architecture.Architecture('tiny', 'Tiny', 'Tiny/Logits', False, [])
+    found = comparison.in_this_program(narrow()._replace(architecture=tiny, values=values), images)
+    row = np.maximum(images @ kernels[0] - 1, 0)
+    expected = {'row': row, 'features': row.mean((1, 2)), 'logits': row.mean((1, 2)) @ kernels[1]}
+    assert found.keys() == expected.keys() and 0 < np.mean(row > 0) < 1
+    for name, value in expected.items():
+        np.testing.assert_allclose(found[name], value, rtol=1e-5, atol=1e-6, err_msg=name)
 
 
 def test_rows_of__are_those_of_the_tables_of_the_papers() -> None:

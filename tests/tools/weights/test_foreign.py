@@ -119,11 +119,14 @@ def test_scopes_of_several_networks__are_named_unless_they_are_copies() -> None:
         ({'a/': 1, 'b/': 2}, 'c', '--which=c: a.ckpt has no such model. Its models: a; b.'),
         (different, 'a', 'Its models: one without a scope; ema/teacher; tower_0; and 1 more.'),
         ({'': 1}, 'a', '--which=a: is for files of PyTorch with several models, or checkpoints with scopes.'),
+        ({'a/': 1, 'b/': 1}, 'c', '--which=c: a.ckpt has no such model. Its models: a; b.'),
         ({}, '', 'a.ckpt: has the weights of another network: it has no variables. Name '),
     ]
     for scopes, which, message in refused:
-        with pytest.raises(WeightsError, match=re.escape(message)):
+        with pytest.raises(WeightsError, match=re.escape(message)) as error:
             scope_of(scopes, which)
+        # A key that is not of this file may be of another one.
+        assert isinstance(error.value, foreign.OneModelError) == (bool(which) and len({*scopes.values()}) == 1)
 
 
 @functools.lru_cache(maxsize=None)
@@ -155,8 +158,9 @@ def test_read__takes_the_only_model_or_the_named_one(
 ) -> None:
     path = write_file(tmp_path / 'checkpoint.pth', models(*keys, prefix=prefix))
     if isinstance(expected, str):
-        with pytest.raises(WeightsError, match=re.escape(expected)):
+        with pytest.raises(WeightsError, match=re.escape(expected)) as error:
             read(path, which=which)
+        assert not isinstance(error.value, foreign.OneModelError)
         return
     np.testing.assert_array_equal(read(path, which=which).values[BETA], np.full(16, expected, np.float32))
 

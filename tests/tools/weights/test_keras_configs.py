@@ -230,6 +230,7 @@ RESIZED = '  its layer Resizing is replaced by the resizing of evaluation, to 75
         ([layer('InputLayer', batch_input_shape=[None, 200, 250, 3])], (200, 250), []),
         ([layer('InputLayer', batch_shape=[None, 200, 250, 3])], (200, 250), []),
         ([layer('InputLayer', batch_shape=[None, None, 250, 3])], None, []),
+        ([layer('InputLayer', batch_shape=[None, 200, None, 3])], None, []),
         ([layer('Resizing', height=75, width=80)], (75, 80), [RESIZED]),
         (
             [layer('InputLayer', batch_shape=[8, 75, 80, 3]), layer('Resizing', height=75.0, width=80)],

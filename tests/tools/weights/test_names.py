@@ -3,6 +3,7 @@
 import json
 import os
 import tarfile
+import tempfile
 from typing import Any, Callable, Dict, List
 
 import numpy as np
@@ -87,6 +88,22 @@ def test_torch__resnet_50_of_hugging_face_is_that_of_torchvision(tmp_path: Any) 
     with pytest.raises(
         WeightsError, match=r'has the weights of resnet of 3, 4, 7, 3 blocks. Only those of Inception v3'
     ):
+        read(tmp_path / 'a.pth')
+
+
+def test_torch__other_name_of_a_classifier_is_noted_if_it_is_read(tmp_path: Any) -> None:
+    (tmp_path / 'a.pth').write_bytes(state_dicts.write(renamed(lambda name: name.replace('fc.', 'fc.1.'))))
+    notes = [read(tmp_path / 'a.pth', classifier=classifier).notes for classifier in (True, False)]
+    assert [[note for note in each if 'called' in note] for each in notes] == [
+        ['  its classifiers are called fc.1, AuxLogits.fc.1'],
+        [],
+    ]
+
+
+def test_torch__weights_of_another_network_are_named(tmp_path: Any) -> None:
+    names = [f'features.{number}.weight' for number in (0, 2, 10)] + ['classifier.6.weight']
+    (tmp_path / 'a.pth').write_bytes(state_dicts.write(dict.fromkeys(names, np.zeros(3, np.float32))))
+    with pytest.raises(WeightsError, match=r'a.pth: has the weights of vgg. Only those of'):
         read(tmp_path / 'a.pth')
 
 
@@ -276,7 +293,7 @@ def archive_of(path: Any, folder: Any) -> str:
     return str(path)
 
 
-@pytest.mark.parametrize('ending', ['.tar.gz', '.tar'])
+@pytest.mark.parametrize('ending', ['.tar.gz', '.TAR'])
 def test_archive__of_a_checkpoint_is_read(ending: str, tmp_path: Any) -> None:
     (tmp_path / 'in').mkdir()
     checkpoint(tmp_path / 'in' / 'a.ckpt', narrow().values)
@@ -288,6 +305,8 @@ def test_archive__of_a_checkpoint_is_read(ending: str, tmp_path: Any) -> None:
 
 def test_archive__writes_nothing_outside_and_is_bounded(tmp_path: Any, monkeypatch: Any) -> None:
     (tmp_path / 'x').write_bytes(bytes(1 << 16))
+    # It is unpacked into a folder in this one.
+    monkeypatch.setattr(tempfile, 'tempdir', str(tmp_path))
     with tarfile.open(str(tmp_path / 'a.tar.gz'), 'w:gz') as archive:
         archive.add(str(tmp_path / 'x'), '../escaped.pth')
         link = tarfile.TarInfo('a.pth')
@@ -295,7 +314,7 @@ def test_archive__writes_nothing_outside_and_is_bounded(tmp_path: Any, monkeypat
         archive.addfile(link)
     with pytest.raises(WeightsError, match=r'a.tar.gz: has no file of weights'):
         read(tmp_path / 'a.tar.gz')
-    assert not os.path.exists(str(tmp_path.parent / 'escaped.pth'))
+    assert not os.path.exists(str(tmp_path / 'escaped.pth'))
     monkeypatch.setattr(sources, '_SMALL', 1000)
     with pytest.raises(WeightsError, match=r'is no tar archive, or is damaged .*its tensors need 65,536 bytes'):
         read(tmp_path / 'a.tar.gz')

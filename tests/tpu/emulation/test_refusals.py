@@ -7,9 +7,11 @@ from typing import Any, Callable, Dict, Optional, Tuple
 import numpy as np
 import pytest
 
-from compat import tf
+from compat import tf  # isort: skip  Before TensorFlow is loaded.
+from tensorflow.python.framework import function
+
 from compat.errors import CommandError
-from inception_v3.tpu import topology
+from inception_v3.tpu import supported, topology
 from inception_v3.tpu.emulation import EmulatedTPUEstimator
 
 API = tf.estimator.tpu
@@ -91,6 +93,27 @@ def test_step__is_refused_with_operation_and_line(tmp_path: Any, kind: str, step
         train(tmp_path, step)
     place = f'created at tests/tpu/emulation/test_refusals.py:{first + offset}: '
     assert re.search(rf'\({kind}\), {re.escape(place)}', str(refused.value)), refused.value
+
+
+def test_functions__are_searched_once_each() -> None:
+    @function.Defun(tf.float32)
+    def old_style(x: tf.Tensor) -> tf.Tensor:
+        return x
+
+    through_python = tf.function(lambda: tf.reshape(tf.py_function(lambda: 1.0, [], tf.float32), []))
+    calls = [(through_python() + old_style(tf.zeros([]))).op.inputs[0].op for _ in range(2)]
+    assert len([*supported.python_flaws(tf.get_default_graph())]) == 1
+    assert [flaw.type for flaw in supported.unsupported(calls)] == ['EagerPyFunc']
+
+
+@pytest.mark.parametrize(('number', 'last'), [(10, '9'), (11, 'and 1 more')])
+def test_refuse__names_ten_flaws(number: int, last: str) -> None:
+    flaws = [supported.Flaw(str(i), 'Kind', 'file.py:1', 'problem') for i in range(number)]
+    with pytest.raises(CommandError) as refused:
+        supported.refuse(flaws * 2, 'a part')
+    title, *lines = str(refused.value).split('\n  ')
+    assert title == 'A TPU refuses a part:' and len(lines) == number
+    assert lines[-1] == (last if number > 10 else f'{last} (Kind), created at file.py:1: problem')
 
 
 @pytest.mark.parametrize('dtype', [tf.uint16, tf.string], ids=str)
