@@ -2,7 +2,7 @@
 
 import io
 import re
-from typing import Any, List, Sequence, Tuple
+from typing import Any, Dict, List, Sequence, Tuple
 
 import pytest
 
@@ -98,7 +98,8 @@ def test_training_progress__logs_a_rate_and_the_last_step(
 
 
 def test_training_progress__groups_digits_as_all_numbers_of_the_log(clock: List[float], caplog: Any) -> None:
-    for changes in ({}, {'log_steps': 1, 'num_train_images': 10**6}):
+    no_lines: Dict[str, Any] = {}
+    for changes in (no_lines, {'log_steps': 1, 'num_train_images': 10**6}):
         progress = TrainingProgress(Screen(io.StringIO()), config_of(2500, **changes))
         (line,) = lines_of(caplog, clock, 0, [(1, 1012)], progress, 1011, 2500)
         assert 'step 1,012 of 2,500' in line
