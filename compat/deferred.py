@@ -10,6 +10,11 @@ from typing import Any, Callable
 _PREFIX = __name__[: -len('compat.deferred')]
 
 
+def is_installed() -> bool:
+    """Whether this is the program that pip has installed, not a checkout."""
+    return bool(_PREFIX)
+
+
 def full_name(module: str) -> str:
     """The name by which Python imports a module of this program, in a checkout or in the wheel."""
     return module if module.startswith(_PREFIX) else _PREFIX + module

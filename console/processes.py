@@ -3,11 +3,12 @@
 import os
 import shlex
 import sys
-from typing import List
+from typing import List, Sequence, Tuple
 
-from compat.deferred import full_name
+from compat.deferred import full_name, is_installed
 from compat.messages import shown
 
+_PROGRAM = 'inception-v3'
 # The longest command line on a page; it may name thousands of files.
 _LONGEST = 600
 # The folder of the outermost package.
@@ -20,14 +21,26 @@ def module(name: str, *arguments: str) -> List[str]:
     return [sys.executable, '-c', f'import sys; sys.path[0] = {_ROOT!r}; import runpy; {run}', *arguments]
 
 
+def trainer() -> Tuple[str, ...]:
+    """The training command, for a shell: in a checkout, whose `./run` has only `python` on its PATH, by its module."""
+    return (_PROGRAM, 'train') if is_installed() else ('python', '-m', 'inception_v3.main')
+
+
+def started(command: Sequence[str]) -> List[str]:
+    """The words that start `inception-v3 …` or `python -m MODULE …` with this interpreter; others are as given."""
+    if command[0] == _PROGRAM:
+        return module('inception_v3_tpu.__main__', *command[1:])
+    return module(*command[2:]) if [*command[:2]] == ['python', '-m'] else [*command]
+
+
 def command_name(name: str) -> str:
     """The command as its user types it: `inception-v3 NAME`, or `python -m NAME` for a module that is no command.
 
-    `python -m inception_v3.main` trains, too: the published program is called so.
+    In a checkout, `python -m inception_v3.main` trains, too: the published program is called so.
     """
-    if name == 'train' and not sys.argv[0].startswith('inception-v3'):
-        return 'python -m inception_v3.main'
-    return f'python -m {name}' if '.' in name else f'inception-v3 {name}'
+    if name == 'train' and not sys.argv[0].startswith(_PROGRAM):
+        return ' '.join(trainer())
+    return f'python -m {name}' if '.' in name else f'{_PROGRAM} {name}'
 
 
 def command_line(name: str) -> str:

@@ -71,7 +71,9 @@ def count(source: Source, paths: Sequence[str], num_classes: int) -> List[int]:
     for position, path in enumerate(paths):
         if sum(counts) - logged >= _PROGRESS_EVERY:
             logged = sum(counts)
-            logger.info('counted the labels of %s images in %d of %d files', f'{logged:,}', position, len(paths))
+            logger.info(
+                'counted the labels of %s images in %s of %s files', *(f'{n:,}' for n in (logged, position, len(paths)))
+            )
         try:
             for each in labelled_in(source, path):
                 if 0 <= each.label < num_classes:

@@ -19,6 +19,11 @@ PAGES_ELSEWHERE = {
     'examples/reproducibility_study.ipynb': 'reproducibility-study.md',
     'examples/estimator_elsewhere.md': 'estimator-elsewhere.md',
 }
+_UNBROKEN = r'<span class="word">\g<0></span>'
+_HYPHENATED = r'(?<![^\s>])[^\s<>]{0,40}-[^\s<>]{1,40}(?![^\s<])'
+_DATE = r'(?<=[> ])\d{4}-\d\d-\d\d(?=[<,;: ])'
+# The space between a number and its unit.
+_UNIT = r'(?<=\d) (?=%|(?:ms|s|min|h|KB|MB|GB)\b)'
 
 
 def rooms() -> Dict[str, List[str]]:
@@ -71,8 +76,13 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
 
 
 def on_page_content(html: str, page: Any, config: Any, files: Any) -> str:
-    """Marks the names of flags, which a browser breaks after their hyphens."""
-    return re.sub(r'<code>(--[\w=.,-]{1,40})</code>', r'<code class="flag">\1</code>', html)
+    """Marks what a browser would break: words of code, after hyphens; in tables, dates, and numbers with units."""
+    html = re.sub(r'<code>[^<\n]+</code>', lambda code: re.sub(_HYPHENATED, _UNBROKEN, code.group()), html)
+    return re.sub(r'<td[^>]*>.*?</td>', lambda cell: _in_cell(cell.group()), html, flags=re.DOTALL)
+
+
+def _in_cell(html: str) -> str:
+    return re.sub(_UNIT, '\u00a0', re.sub(_DATE, _UNBROKEN, html))
 
 
 def of_notebook(content: str) -> str:

@@ -160,7 +160,7 @@ def counted(command_line: CommandLine, description: Optional[DatasetInfo]) -> Di
         if is_described or name in command_line.given or not is_counted(config, split):
             continue
         paths, flag = config.source.find(split), config.source.flag(split)
-        logger.info('%s: counting the records of %d %s files, which --%s=N avoids', flag, len(paths), kind, name)
+        logger.info('%s: counting the records of %s %s files, which --%s=N avoids', flag, f'{len(paths):,}', kind, name)
         # Reading a named pipe would block.
         checks.check_are_files(paths)
         counts[split] = sum(each.records for each in config.source.contents(paths))

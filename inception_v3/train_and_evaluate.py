@@ -197,7 +197,8 @@ class Run:
             evaluation = self._evaluate_if_there(evaluator, checkpoint) or evaluation
             if evaluation and evaluation.step >= config.train_steps:
                 return evaluation
-            logger.info('waiting for the next checkpoint; the last is at step %d (--train_steps)', config.train_steps)
+            last = f'{config.train_steps:,}'
+            logger.info('waiting for the next checkpoint; the last is at step %s (--train_steps)', last)
         check_list()
         text = f'no new checkpoint in {config.model_dir} for {config.eval_timeout} seconds'
         if not evaluation:
@@ -231,8 +232,8 @@ class Run:
             images = tf.zeros([1, config.height, config.width, 3])
             inception_model_fn(images, None, tf.estimator.ModeKeys.PREDICT, {'config': config})
             check_fits_graph(checkpoint)
-        step = step_of(checkpoint)
-        logger.info('%s is at step %d of %d: nothing is left to train', self._model_dir, step, config.train_steps)
+        steps = f'{step_of(checkpoint):,} of {config.train_steps:,}'
+        logger.info('%s is at step %s: nothing is left to train', self._model_dir, steps)
         return True
 
     def _export(self, context: Context, device: Device) -> str:

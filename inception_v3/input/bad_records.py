@@ -48,7 +48,7 @@ class BadRecords:
             return
         by_worker = collections.Counter(worker for _, worker in skipped)
         shares = ', '.join(f'{by_worker[worker]} at {worker}' for worker in self._workers() if worker in by_worker)
-        logger.info('%d records could not be used%s:', len(skipped), f' ({shares})' if shares else '')
+        logger.info('%s records could not be used%s:', f'{len(skipped):,}', f' ({shares})' if shares else '')
         for bad_record, worker in skipped:
             logger.info('skipped%s %s', f' at {worker}:' if worker else '', bad_record)
 

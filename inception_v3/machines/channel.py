@@ -248,17 +248,16 @@ class Channel(abc.ABC):
         if ending.code != DONE:
             self._end(ending)
 
-    def _next(self, messages: 'queue.Queue[Tuple[_Link, _Message]]') -> Tuple[_Link, _Message]:
-        """The next message of a queue. Raises the error of an ending that comes first, also of one without an error."""
+    def _next(self, messages: 'queue.Queue[Tuple[_Link, _Message]]', number: int = 0) -> Tuple[_Link, _Message]:
+        """The next message of a worker's queue. Raises the error of an ending that comes first, also of a good one."""
         while True:
             with contextlib.suppress(queue.Empty):
                 link, message = messages.get(timeout=_LOOK_EVERY)
                 if message.kind != 'end':
                     return link, message
                 self.check_ending()
-                raise RetryableError(
-                    'Another worker has ended this run while this one waited for it; its log says why.'
-                )
+                name = self._name_of(number)
+                raise RetryableError(f'{name} has ended this run while this one waited for it; its log says why.')
             if self._is_handled:
                 self.check_ending()
 
@@ -467,8 +466,8 @@ class First(Channel):
 
     def union(self, bits: int) -> int:
         """Collects the bits of all others, and tells them the union."""
-        for other in self._others.values():
-            bits |= self._next(other.bits)[1].value
+        for number, other in self._others.items():
+            bits |= self._next(other.bits, number)[1].value
         self._tell('union', bits)
         return bits
 

@@ -67,9 +67,9 @@ def keep(model_dir: str, checkpoint: str, evaluation: Evaluation) -> None:
         different = best.evaluation.differences_of_kind(evaluation)
         if different:
             logger.info(
-                'step %d cannot be compared with the best checkpoint, step %d, because the evaluations differ: %s. '
+                'step %s cannot be compared with the best checkpoint, step %s, because the evaluations differ: %s. '
                 'Move %s away to start over',
-                *(evaluation.step, best.evaluation.step, '; '.join(different), folder),
+                *(f'{evaluation.step:,}', f'{best.evaluation.step:,}', '; '.join(different), folder),
             )
             return
         if evaluation.top_1 <= best.evaluation.top_1:
@@ -93,7 +93,7 @@ def keep(model_dir: str, checkpoint: str, evaluation: Evaluation) -> None:
     # checkpoint among its newest five, and never removes it.
     state = f'model_checkpoint_path: "{version}/{os.path.basename(checkpoint)}"\n'
     write_whole(os.path.join(folder, LIST_FILE), state)
-    logger.info('step %d is the best so far; kept in %s', evaluation.step, folder)
+    logger.info('step %s is the best so far; kept in %s', f'{evaluation.step:,}', folder)
     _remove_versions(folder, except_for=version)
 
 

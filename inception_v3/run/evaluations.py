@@ -160,7 +160,7 @@ def result_of(config: Config, evaluation: Evaluation, skipped: int) -> Iterator[
     """The result of an evaluation, and what its user may not expect of it; `skipped` images could not be used."""
     top_5 = f', top-5 {evaluation.top_5:.2%}' if shows_top_5(config.num_classes) else ''
     yield (
-        f'step {evaluation.step}: top-1 {evaluation.top_1:.2%}{top_5}, cross-entropy '
+        f'step {evaluation.step:,}: top-1 {evaluation.top_1:.2%}{top_5}, cross-entropy '
         f'{evaluation.cross_entropy:.4f}, {evaluation.images:,} images, {evaluation.weights} weights'
     )
     if evaluation.changed:

@@ -78,7 +78,7 @@ class Evaluator:
 
     def _metrics_of(self, checkpoint: str) -> Dict[str, Any]:
         config = self._config
-        self._context.screen.update(f'preparing to evaluate step {step_of(checkpoint)}')
+        self._context.screen.update(f'preparing to evaluate step {step_of(checkpoint):,}')
         batches = evaluation_steps(config)
         hooks = [
             # Before the session restores the checkpoint.

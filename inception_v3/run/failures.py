@@ -56,7 +56,7 @@ def what_is_kept(model_dir: str) -> str:
         return 'The content of --model_dir is kept, and the same command resumes from it.'
     if not step:
         return 'There is no checkpoint yet; the same command starts over.'
-    return f'The checkpoint of step {step} is kept, and the same command resumes from it.'
+    return f'The checkpoint of step {step:,} is kept, and the same command resumes from it.'
 
 
 @contextlib.contextmanager
@@ -215,9 +215,9 @@ def diverged(error: DivergedError, config: Config, began_at: Optional[int] = Non
     if may_be_the_cause and checkpoints.step_before(model_dir, step) is not None:
         checkpoints.set_aside(model_dir, step)
         folder = os.path.join(model_dir, checkpoints.PASSED_OVER)
-        removed = f'The checkpoint of step {step}, which led to it, was moved into {folder}. '
+        removed = f'The checkpoint of step {step:,}, which led to it, was moved into {folder}. '
     return CommandError(
-        f'{error.what} in step {error.step}, at a learning rate of {learning_rate(error.step, config):.4g}. '
-        f'{removed}The checkpoint of step {latest_step(model_dir)} is kept. A lower --learning_rate, or '
+        f'{error.what} in step {error.step:,}, at a learning rate of {learning_rate(error.step, config):.4g}. '
+        f'{removed}The checkpoint of step {latest_step(model_dir):,} is kept. A lower --learning_rate, or '
         '--use_learning_rate_warmup, keeps the loss finite.'
     )

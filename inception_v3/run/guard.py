@@ -86,6 +86,6 @@ def _prepare_to_train(config: Config, data_set: Optional[DatasetInfo]) -> None:
         if warning:
             logger.info('warning: %s', warning)
     if config.export_dir:
-        from inception_v3.run.export.saved_model import remove_unfinished_export
+        from inception_v3.run.export.saved_model import remove_unfinished_exports
 
-        remove_unfinished_export(config)
+        remove_unfinished_exports(config)

@@ -157,6 +157,6 @@ class Trainer:
             # TPUEstimator returns without an error when its TPU is preempted or a file server stays down.
             failures.check_reachable(self._config)
             raise RetryableError(
-                f'Training was interrupted after step {step} of {until_step}. The same command resumes from there; '
+                f'Training was interrupted after step {step:,} of {until_step:,}. The same command resumes from there; '
                 '--verbose shows the cause.'
             )

@@ -49,9 +49,10 @@ def check(config: Config) -> None:
     if needs and not visible_gpus():
         raise ConfigError(
             f'{needs}: TensorFlow {tf.__version__} sees no GPU on this machine. It needs an NVIDIA GPU with its driver '
-            '(nvidia-smi lists it), a TensorFlow that is built for GPUs (./run --tf=2.15), its CUDA, and no '
-            'CUDA_VISIBLE_DEVICES that hides the GPU; docs/on-a-gpu.md has the commands. Or run on the CPU with '
-            '--accelerator=cpu and without --layout; with --num_gpus, on virtual devices of it.'
+            '(nvidia-smi lists it), a TensorFlow that is built for GPUs with its CUDA (pip install '
+            "'inception-v3-tpu[gpu]'; in a checkout, docs/on-a-gpu.md has the commands), and no CUDA_VISIBLE_DEVICES "
+            'that hides the GPU. Or run on the CPU with --accelerator=cpu and without --layout; with --num_gpus, on '
+            'virtual devices of it.'
         )
     if several and config.num_gpus > visible_gpus():
         raise ConfigError(

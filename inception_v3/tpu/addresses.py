@@ -66,7 +66,7 @@ def check_local(cores: int, session_config: tf.ConfigProto) -> None:
     if not knows_tpu_vms():
         raise CommandError(
             f'--tpu=local: TensorFlow {version} cannot use the TPU of its own machine. On a TPU VM, run the same '
-            'command with ./run --tf=image, on its TensorFlow 2.15.'
+            'command in a checkout of this program with ./run --tf=image, on its TensorFlow 2.15.'
         )
     if not devices:
         raise CommandError(
@@ -85,8 +85,8 @@ def check_local(cores: int, session_config: tf.ConfigProto) -> None:
     if not kernels.get_registered_kernels_for_op(_STARTS_TPU).kernel:
         raise CommandError(
             f'--tpu=local: TensorFlow {version} in {os.path.dirname(tf.__file__)} is built without TPU support, as all '
-            f"from PyPI are. Use ./run --tf=image, which has that of the machine's image, of the version {_IMAGES}; "
-            'build a container with deploy/Dockerfile and HARDWARE=tpu.'
+            "from PyPI are. Use ./run --tf=image in a checkout, which has that of the machine's image, of the version "
+            f'{_IMAGES}; build a container with deploy/Dockerfile and HARDWARE=tpu.'
         )
     kind = CommandError if os.environ.get(_LOAD_LIBRARY) == '0' else RetryableError
     raise kind(

@@ -44,7 +44,7 @@ def images_of_hosts(config: Config, hosts: int) -> List[int]:
     info = None if config.eval_files else dataset_info.read(config.data_dir)
     counts = info.validation_records_per_file if info else []
     if len(counts) != len(paths):
-        logger.info('%s: counting the records of %d validation files', source.flag(VALIDATION), len(paths))
+        logger.info('%s: counting the records of %s validation files', source.flag(VALIDATION), f'{len(paths):,}')
         counts = [each.records for each in source.contents(paths)]
     return shares_of(counts, hosts, config.eval_total_size)
 

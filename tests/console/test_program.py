@@ -11,12 +11,13 @@ from typing import Any, Callable, List, Optional
 import pytest
 from absl import app
 
-from compat import tf
+from compat import deferred, tf
 from compat.errors import CheckpointError, CommandError, RetryableError, TerminatedError
 from console import processes, program
 from console.screen import Screen, set_up_logging
 from data.records import DataError
 from data.remote import RemoteError, UnreachableError
+from inception_v3 import __version__
 from inception_v3.config import ConfigError
 
 
@@ -121,6 +122,21 @@ def test_program_run__names_the_verbose_flag_only_where_there_is_one(verbose: An
 
     assert program.run(command) == 1
     assert capsys.readouterr().err == f'error: gone{hint}\n'
+
+
+def test_trainer__is_the_program_of_pip_where_that_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert processes.trainer() == ('python', '-m', 'inception_v3.main')
+    # As in the wheel, whose packages are in one.
+    monkeypatch.setattr(deferred, '_PREFIX', 'inception_v3_tpu.')
+    assert processes.trainer() == ('inception-v3', 'train') and processes.command_name('train') == 'inception-v3 train'
+
+
+@pytest.mark.parametrize('program', [('inception-v3',), ('python', '-m', 'inception_v3_tpu')])
+def test_started__is_a_command_with_this_interpreter_in_every_folder(program: Any, tmp_path: Any) -> None:
+    (tmp_path / 'inception_v3_tpu.py').write_text('raise SystemExit("a file of the user")')
+    words = [*processes.started(program), '--version']
+    assert subprocess.check_output(words, text=True, cwd=str(tmp_path)) == f'inception-v3 {__version__}\n'
+    assert processes.started(['printf', 'text']) == ['printf', 'text']
 
 
 def test_usable_cores__are_all_where_the_system_has_no_affinity(monkeypatch: pytest.MonkeyPatch) -> None:

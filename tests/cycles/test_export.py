@@ -4,7 +4,7 @@ import dataclasses
 import glob
 import os
 import pathlib
-from typing import Any, List
+from typing import Any, Callable, List
 
 import numpy as np
 import pytest
@@ -48,10 +48,11 @@ def test_saved_model__scores_as_the_evaluation_did(finished_run: FinishedRun, ex
 
 
 class FakeEstimator:
-    """Exports an empty folder, always in the same second."""
+    """Exports an empty folder, always in the same second; `beside` is called in between."""
 
-    def __init__(self) -> None:
+    def __init__(self, beside: Callable[[], Any] = lambda: None) -> None:
         self.checkpoints: List[str] = []
+        self._beside = beside
 
     def export_saved_model(self, folder: str, receive: Any, checkpoint_path: str) -> bytes:
         self.checkpoints.append(checkpoint_path)
@@ -59,6 +60,7 @@ class FakeEstimator:
         os.makedirs(os.path.join(path, 'variables'))
         for name in ('saved_model.pb', 'variables/variables.index', 'variables/variables.data-00000-of-00001'):
             pathlib.Path(path, name).write_bytes(b'')
+        self._beside()
         return path.encode()
 
 
@@ -79,6 +81,27 @@ def test_export__takes_another_name_in_the_same_second(tmp_path: Any) -> None:
     # Nothing is left of the unfinished exports.
     assert sorted(os.listdir(str(tmp_path / 'export'))) == ['1700000000', '1700000001']
     assert estimator.checkpoints == checkpoints
+
+
+def test_export__of_one_run_by_two_commands_at_a_time_gives_two_models(tmp_path: Any) -> None:
+    config, _ = runs_of_one_export_dir(tmp_path)
+    save_step(str(config.model_dir), 2)
+
+    def export(step: int, beside: Callable[[], Any] = lambda: None) -> str:
+        checkpoint = f'{config.model_dir}/model.ckpt-{step}'
+        return saved_model.export_saved_model(FakeEstimator(beside), config, checkpoint, TrainedData(None))
+
+    found = origin.read(export(1, lambda: export(2)))
+    assert found and found.step == 1
+    assert sorted(os.listdir(str(tmp_path / 'export'))) == ['1700000000', '1700000001']
+
+
+def test_export__that_fails_leaves_nothing(tmp_path: Any) -> None:
+    config, _ = runs_of_one_export_dir(tmp_path)
+    estimator = FakeEstimator(lambda: (_ for _ in ()).throw(ValueError('no space')))
+    with pytest.raises(ValueError, match='no space'):
+        saved_model.export_saved_model(estimator, config, f'{config.model_dir}/model.ckpt-1', TrainedData(None))
+    assert os.listdir(str(tmp_path / 'export')) == []
 
 
 def test_export__is_made_once_for_the_same_model(tmp_path: Any) -> None:
@@ -142,7 +165,9 @@ def test_origin__of_a_runs_export_has_its_evaluation(
 def test_run__removes_the_export_that_a_kill_left(copied: Config, tmp_path: Any, monkeypatch: Any) -> None:
     config = dataclasses.replace(copied, export_dir=str(tmp_path / 'export'))
     another = dataclasses.replace(config, model_dir=str(tmp_path / 'another'))
-    left, of_another = (os.path.join(saved_model._unfinished_folder(each), '17') for each in (config, another))
+    left, of_another = (
+        os.path.join(str(each.export_dir), f'{saved_model._unfinished_name(each)}-1/17') for each in (config, another)
+    )
     os.makedirs(left)
     os.makedirs(of_another)
     present: List[bool] = []

@@ -39,8 +39,12 @@ def test_site__has_every_page_in_its_navigation() -> None:
 
 
 def test_site__keeps_flags_whole_and_has_the_cells_of_notebooks() -> None:
-    html = site_hooks.on_page_content('<code>--train_steps=1</code> <code>./run x</code>', None, None, None)
-    assert html == '<code class="flag">--train_steps=1</code> <code>./run x</code>'
+    page = '<code>./run x --a=1</code> 9 s <pre>a-b</pre><td>97.8 %, 1 min 2 s, 3 steps; 2026-11-21</td>'
+    word = '<span class="word">{}</span>'.format
+    unbroken = f'97.8\u00a0%, 1\u00a0min 2\u00a0s, 3 steps; {word("2026-11-21")}'
+    assert site_hooks.on_page_content(page, None, None, None) == (
+        f'<code>./run x {word("--a=1")}</code> 9 s <pre>a-b</pre><td>{unbroken}</td>'
+    )
     text = site_hooks.of_notebook(read('examples/images_to_export.ipynb'))
     assert text.startswith('# From images') and '```sh\ninception-v3 audit records\n```' in text
 

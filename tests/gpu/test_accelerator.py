@@ -185,7 +185,14 @@ def test_gpu__asked_for_but_not_visible_is_refused(monkeypatch: Any, capsys: Any
     argv = ['main', '--use_tpu=False', flag, '--use_data=fake', f'--model_dir={model_dir}']
     assert main.main(argv) == 2
     message = capsys.readouterr().err
-    parts = [f'error: {flag}: ', tf.__version__, 'sees no GPU', './run --tf=2.15', 'nvidia-smi', 'CUDA_VISIBLE_DEVICES']
+    parts = [
+        f'error: {flag}: ',
+        tf.__version__,
+        'sees no GPU',
+        'inception-v3-tpu[gpu]',
+        'nvidia-smi',
+        'CUDA_VISIBLE_DEVICES',
+    ]
     assert all(part in message for part in parts), message
     assert not model_dir.exists()
 

@@ -69,6 +69,15 @@ def test_help__has_examples_that_parse(name: str, monkeypatch: Any, capsys: Any)
     assert {*examples} <= {*capsys.readouterr().out.splitlines()}
 
 
+def test_help__indents_lines_of_columns() -> None:
+    for module in COMMANDS.values():
+        path = ROOT.joinpath(*module.split('.'))
+        path = path / '__main__.py' if path.is_dir() else path.with_suffix('.py')
+        lines = str(ast.get_docstring(ast.parse(path.read_text()))).splitlines()
+        # Lines that are not indented are filled anew, as a paragraph.
+        assert [line for line in lines if '   ' in line.strip() and not line.startswith('  ')] == []
+
+
 @pytest.mark.parametrize(
     ('arguments', 'words'),
     [

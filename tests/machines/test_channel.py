@@ -515,7 +515,7 @@ def test_next__ends_when_the_worker_that_it_waits_for_has_ended_well(left: int, 
     two = Workers(2).begun()
     two.all[left].leave()
     error = two.call(lambda: two.all[waits].union(0)).get(timeout=20)
-    assert error.exit_code == 1 and 'Another worker has ended this run' in str(error)
+    assert error.exit_code == 1 and f'worker {left} ({two.addresses[left]}) has ended this run' in str(error)
 
 
 def test_ports__in_use_are_named() -> None:

@@ -199,7 +199,7 @@ def test_evaluation_of__has_the_scores_and_the_data_set(tmp_path: Any) -> None:
 def test_result_of__warns_of_images_that_are_missing_besides_skipped_ones() -> None:
     config = Config(num_eval_images=2000)
     own = EVALUATION._replace(images=1998, top_1=0.12345, top_5=0.6789, cross_entropy=1.23456, step=1234)
-    line = 'step 1234: top-1 12.35%, top-5 67.89%, cross-entropy 1.2346, 1,998 images, average weights'
+    line = 'step 1,234: top-1 12.35%, top-5 67.89%, cross-entropy 1.2346, 1,998 images, average weights'
     assert [*result_of(config, own, 2)] == [line]
     missing = '1,998 images were evaluated, and 2,000 were expected (--num_eval_images)'
     assert [*result_of(config, own, 1)] == [line, f'warning: {missing}']

@@ -70,7 +70,7 @@ def evaluate(model: TrainedModel, screen: Screen) -> Tuple[Dict[str, float], Err
                 analysis.add(batch_labels, batch_logits, batch_pixels, located)
                 rate = analysis.images / (time.monotonic() - start)
                 done = -(-analysis.images // config.eval_batch_size)
-                screen.update(f'evaluating: batch {done} of {batches}, {rate:,.1f} images/s')
+                screen.update(f'evaluating: batch {done:,} of {batches:,}, {rate:,.1f} images/s')
             return session.run({name: value for name, (value, _) in metrics.items()}), analysis
 
 

@@ -150,7 +150,7 @@ def of_file(path: str) -> Sample:
 def compute(sets: Sequence[Sample], arguments: argparse.Namespace, screen: Screen) -> Iterator[Dict[str, Any]]:
     """The chosen scores, in the order in which they were chosen, as `--json` prints them."""
     for name in arguments.chosen:
-        screen.update('computing the scores')
+        screen.update(f'computing {name.upper()}')
         groups: List[Sequence[Sample]] = [sets] if len(sets) > 1 else []
         if name == 'is':
             groups = [[sample] for sample in sets]

@@ -1,4 +1,4 @@
-"""Draws the plan of a run before it starts: inception-v3 plan [flags of inception_v3.main]."""
+"""Draws the plan of a run before it starts: inception-v3 plan [flags of inception-v3 train]."""
 
 import sys
 from typing import Sequence
@@ -9,7 +9,7 @@ from console.screen import Screen, set_up_logging
 from inception_v3 import flags
 from tools.plan import PAGE_FILE, PICTURE_FILE
 
-_PURPOSE = f"""Draws the plan of a run before it starts, from the flags of inception_v3.main.
+_PURPOSE = f"""Draws the plan of a run before it starts, from the flags of inception-v3 train.
 
 Prints the length of the run, its learning rate, the memory of its averages, and what its hosts must deliver; and writes
 them with figures to {PAGE_FILE}, a self-contained page, and {PICTURE_FILE}. Nothing is trained, and nothing

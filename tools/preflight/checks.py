@@ -132,16 +132,16 @@ def _describe(tpu: Topology, report: Report) -> None:
         return
     built_with, of_image = '.'.join(tf.__version__.split('.')[:2]), 'that of the image'
     if built_with != _TENSORFLOW:
-        of_image += f'; {built_with} built the graphs below: check again with ./run --tf=2.15'
+        of_image += f'; {built_with} built the graphs below: check again with that (in a checkout, ./run --tf=2.15)'
     machines = '1 TPU VM' if tpu.hosts == 1 else f'{tpu.hosts} TPU VMs'
     report.add('software', f'{machines}; TPU nodes ended in April 2025', architecture='TPU VM')
     report.add('software', software_version=topology.software_version(tpu))
     report.add('software', of_image, tensorflow=_TENSORFLOW)
-    command, where = './run --tf=image python -m inception_v3.main --tpu=local', 'on the TPU VM'
+    command, where = './run --tf=image python -m inception_v3.main --tpu=local', 'in a checkout on the TPU VM'
     if tpu.hosts > 1:
         # A program on a slice leaves the TPU of its own machine to the TensorFlow server there.
         run = 'TPU_LOAD_LIBRARY=0 ./run --tf=image python -m inception_v3.main'
-        command, where = f'{run} --tpu=NAME --num_shards={tpu.cores}', 'on the first TPU VM only'
+        command, where = f'{run} --tpu=NAME --num_shards={tpu.cores}', 'in a checkout on the first TPU VM only'
     report.add('software', where, command=command)
 
 

@@ -54,12 +54,12 @@ def _verify(model_dir: str) -> int:
     pairs, *starts = verification.verify(model_dir)
     changed, is_read = verification.changes_of_data(starts[0])
     same = 'every image and label is the same' if is_read else 'dataset.json and samples of the files are the same'
-    steps = f'compared after step {", ".join(str(step.step) for step, _ in pairs)}'
+    steps = f'compared after step {", ".join(format(step.step, ",") for step, _ in pairs)}'
     # Compared as text, so that a loss of NaN equals itself.
     recorded, repeated = next((pair for pair in pairs if str(pair[0]) != str(pair[1])), (None, None))
     if recorded and repeated:
         rows = [(name, f'{getattr(recorded, name)} -> {getattr(repeated, name)}') for name in ('loss', 'digest')]
-        different = record.section(f'different after step {recorded.step}; {steps}', rows)
+        different = record.section(f'different after step {recorded.step:,}; {steps}', rows)
         differences = record.differences_of_starts(*starts)
         known = {each.name for each in changed}
         differences['data'] = [*changed, *(each for each in differences['data'] if each.name not in known)]

@@ -205,8 +205,8 @@ def common(old: RunRecord, new: RunRecord) -> Tuple[int, int]:
 
 def _results(run: RunRecord) -> Dict[str, Any]:
     scores = {
-        '; '.join([f'step {each.step}, {each.weights} weights, {name}', *each.changed]): getattr(each, name)
+        '; '.join([f'step {each.step:,}, {each.weights} weights, {name}', *each.changed]): getattr(each, name)
         for each in run.evaluations
         for name in _SCORES
     }
-    return {**scores, **{f'checkpoint of step {each.step}': each.digest for each in run.checkpoints if each.digest}}
+    return {**scores, **{f'checkpoint of step {each.step:,}': each.digest for each in run.checkpoints if each.digest}}

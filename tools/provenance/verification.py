@@ -41,7 +41,7 @@ def verify(model_dir: str) -> Tuple[List[Tuple[FirstStep, FirstStep]], Start, St
     start = ([start for start in all_starts if start.step == 0] or all_starts[:1])[-1]
     config = Config(**start.config)
     for is_so, reason in (
-        (start.step, f'the run began at step {start.step}, from {start.checkpoint} of another run. Verify that run.'),
+        (start.step, f'the run began at step {start.step:,}, from {start.checkpoint} of another run. Verify that run.'),
         (config.seed is None, 'the run had no --seed, so its first steps cannot be repeated.'),
         (config.use_tpu and not config.is_emulated, 'the run was on a TPU, where steps cannot be repeated.'),
         (config.machines > 1, f'the run was on {config.machines} machines; a single one cannot repeat its steps.'),

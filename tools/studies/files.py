@@ -2,6 +2,7 @@
 
 import json
 import os
+import pathlib
 import textwrap
 from typing import Any, NamedTuple, Sequence
 
@@ -9,6 +10,8 @@ from compat.messages import in_markdown
 from tools import extras
 from tools.benchmarks import tables as columns
 
+# The files of the shipped studies, by name.
+SHIPPED = {path.stem: str(path) for path in sorted((pathlib.Path(__file__).parent / 'shipped').glob('[a-z]*.py'))}
 # A note longer than this goes on in the next line on the screen.
 _WIDTH = 120
 

@@ -30,7 +30,7 @@ from compat.errors import CommandError
 from compat.messages import shown
 from inception_v3.config import Config
 from inception_v3.presets import PRESETS
-from tools.studies import shipped
+from tools.studies import files
 from tools.studies.report.runs import METRICS
 
 Value = Union[bool, int, float, str]
@@ -203,14 +203,11 @@ class Study:
         return list(found.values())
 
 
-_SHIPPED = {path.stem: str(path) for path in sorted(pathlib.Path(shipped.__file__).parent.glob('[a-z]*.py'))}
-
-
 def load(path: str) -> Study:
     """Reads a study from a Python file, or the shipped one of this name; raises StudyError if it is not valid."""
-    path = _SHIPPED.get(path, path)
+    path = files.SHIPPED.get(path, path)
     if not path.endswith('.py') or not os.path.isfile(path):
-        raise StudyError(f'must be a .py file, or a shipped study: {", ".join(_SHIPPED)}.')
+        raise StudyError(f'must be a .py file, or a shipped study: {", ".join(files.SHIPPED)}.')
     # No import: that would leave a __pycache__ beside a user's file.
     names: Dict[str, Any] = {'__name__': 'a_study', '__file__': path}
     try:

@@ -3,6 +3,7 @@
 import functools
 import hashlib
 import os
+import secrets
 
 from compat import tf
 from compat.log import logger
@@ -56,30 +57,36 @@ def export_saved_model(
         logger.info('%s is a SavedModel of this checkpoint already', existing)
         return existing
     receive = functools.partial(_receive_image_bytes, config)
-    unfinished = _unfinished_folder(config)
-    path = estimator.export_saved_model(unfinished, receive, checkpoint_path=checkpoint).decode()
-    make_servable_by_both(path)
-    origin.write(path, own)
-    contents = [f'a SavedModel; {INPUT_FILES}']
-    verified = 'not verified (inception-v3 export)'
-    card.write(os.path.join(path, origin.EXTRA), 'SavedModel', contents, config, own, verified, learned)
-    # Another export may have ended in the same second.
-    second = int(os.path.basename(path))
-    while tf.io.gfile.exists(os.path.join(str(config.export_dir), str(second))):
-        second += 1
-    finished = os.path.join(str(config.export_dir), str(second))
-    tf.io.gfile.rename(path, finished)
-    remove_unfinished_export(config)
+    # Of this export alone: two commands may export the same run at a time.
+    unfinished = os.path.join(str(config.export_dir), f'{_unfinished_name(config)}-{secrets.token_hex(4)}')
+    try:
+        path = estimator.export_saved_model(unfinished, receive, checkpoint_path=checkpoint).decode()
+        make_servable_by_both(path)
+        origin.write(path, own)
+        contents = [f'a SavedModel; {INPUT_FILES}']
+        verified = 'not verified (inception-v3 export)'
+        card.write(os.path.join(path, origin.EXTRA), 'SavedModel', contents, config, own, verified, learned)
+        # Another export may have ended in the same second.
+        second = int(os.path.basename(path))
+        while tf.io.gfile.exists(os.path.join(str(config.export_dir), str(second))):
+            second += 1
+        finished = os.path.join(str(config.export_dir), str(second))
+        tf.io.gfile.rename(path, finished)
+    finally:
+        if tf.io.gfile.isdir(unfinished):
+            tf.io.gfile.rmtree(unfinished)
     return finished
 
 
-def remove_unfinished_export(config: Config) -> None:
-    """Removes the files of an export of this run that was killed."""
-    if tf.io.gfile.isdir(_unfinished_folder(config)):
-        tf.io.gfile.rmtree(_unfinished_folder(config))
+def remove_unfinished_exports(config: Config) -> None:
+    """Removes the files of exports of this run that were killed."""
+    export_dir, name = str(config.export_dir), _unfinished_name(config)
+    for each in tf.io.gfile.listdir(export_dir) if tf.io.gfile.isdir(export_dir) else []:
+        if each.startswith(name):
+            tf.io.gfile.rmtree(os.path.join(export_dir, each))
 
 
-def _unfinished_folder(config: Config) -> str:
-    """Returns the folder of an export until it is complete; each run has its own, because runs may share export_dir."""
+def _unfinished_name(config: Config) -> str:
+    """The beginning of the names of a run's exports until they are complete; other runs may share `export_dir`."""
     run = hashlib.sha256(origin.absolute(str(config.model_dir)).encode()).hexdigest()[:12]
-    return os.path.join(str(config.export_dir), f'.unfinished-{run}')
+    return f'.unfinished-{run}'

@@ -143,10 +143,10 @@ class ProfiledSteps(Watcher):
         """Starts the profile if its first step comes next; logs if all of its steps are done already."""
         if begin >= self._last and not self._has_ended:
             self._has_ended = True
-            logger.info('%s: nothing is profiled; the run is at step %d already', self._flag, begin)
+            logger.info('%s: nothing is profiled; the run is at step %s already', self._flag, f'{begin:,}')
         elif begin >= self._first and not self._has_ended:
-            text = '%s: the profile begins with step %d, because the run resumes after step %d'
-            logger.info(text, self._flag, begin + 1, begin)
+            text = '%s: the profile begins with step %s, because the run resumes after step %s'
+            logger.info(text, self._flag, f'{begin + 1:,}', f'{begin:,}')
         self._before = []
         self._start_if_next(Step(begin, 0.0, now))
 
@@ -244,7 +244,7 @@ class ProfiledSteps(Watcher):
         }
         found = profile.write(self._folder, events, [1000 * (call.time - calls[0].time) for call in calls], about)
         path = os.path.join(self._folder, profile.PAGE_FILE)
-        logger.info('steps %d to %d: %s %s', found.first, found.last, found.verdict, path)
+        logger.info('steps %s to %s: %s %s', f'{found.first:,}', f'{found.last:,}', found.verdict, path)
 
     @contextlib.contextmanager
     def _failures_logged(self) -> Iterator[None]:

@@ -59,9 +59,10 @@ class StepLines:
         if done.step // config.log_steps > before // config.log_steps or done.step == config.train_steps:
             step = done.step - math.ceil(ended_before * config.num_train_images / config.train_batch_size)
             own = (global_rate if rate is None else rate) / replicas
+            of_run = f'step {done.step:,} of {config.train_steps:,}'
             logger.info(
                 f'| Training Device={self._device} Epoch={epoch} Step={step} Loss={done.loss:.5f} Rate={own:.2f} '
-                f'GlobalRate={global_rate / replicas:.2f} Time={now} | step {done.step} of {config.train_steps}{rest}'
+                f'GlobalRate={global_rate / replicas:.2f} Time={now} | {of_run}{rest}'
             )
         if ended > ended_before:
             kind = 'core' if config.use_tpu or replicas == 1 else 'replica'
@@ -99,7 +100,7 @@ class TrainingProgress(Watcher):
     def graph_built(self) -> None:
         """Begins a cycle, and shows that training is being prepared: creating the session takes seconds."""
         self._last, self._rate, self._has_shown_left = None, None, False
-        self._screen.update(f'preparing to train, {self._config.train_steps} steps in all', at_once=True)
+        self._screen.update(f'preparing to train, {self._config.train_steps:,} steps in all', at_once=True)
 
     def session_began(self, session: Any, begin: int, now: float) -> None:
         """Starts the clock of the step lines, which begin with the first session."""
@@ -117,7 +118,7 @@ class TrainingProgress(Watcher):
             latest = images / seconds
             self._rate = latest if self._rate is None else (1 - _NEWEST) * self._rate + _NEWEST * latest
         self._last = done
-        text, rest = f'step {done.step} of {config.train_steps}, loss {done.loss:.4f}', ''
+        text, rest = f'step {done.step:,} of {config.train_steps:,}, loss {done.loss:.4f}', ''
         if self._rate:
             left = (config.train_steps - done.step) * config.train_batch_size / self._rate
             rest = f', {self._rate:,.1f} images/s, {duration(left)} left'
@@ -145,7 +146,7 @@ class EvaluationProgress(tf.estimator.SessionRunHook):
     def after_run(self, run_context: Any, run_values: Any) -> None:
         """Counts the batch and shows the number."""
         self._done += 1
-        self._screen.update(f'evaluating: batch {self._done} of {self._batches}')
+        self._screen.update(f'evaluating: batch {self._done:,} of {self._batches:,}')
 
     def end(self, session: Any) -> None:
         """Removes the live line."""

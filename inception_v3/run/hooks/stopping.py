@@ -107,7 +107,7 @@ class Termination(tf.estimator.SessionRunHook):
         """The error that ends a requested run at a saved step, of all steps of the run."""
         assert self.request
         name, error, _ = _SIGNALS[self.request]
-        return error(f'ended by {name} after step {step} of {steps}, which is saved; the same command resumes')
+        return error(f'ended by {name} after step {step:,} of {steps:,}, which is saved; the same command resumes')
 
     def steps_to_lose(self, there_are: bool) -> None:
         """Sets whether training has steps to lose from now on."""
@@ -162,7 +162,7 @@ class RecoveryLimitHook(tf.estimator.SessionRunHook):
         if self._sessions > _SESSIONS_PER_STEP:
             self._check()
             raise RetryableError(
-                f'The run was interrupted {_SESSIONS_PER_STEP} times after step {step}, before the next checkpoint. '
+                f'The run was interrupted {_SESSIONS_PER_STEP} times after step {step:,}, before the next checkpoint. '
                 'The same command resumes from there; --verbose shows the cause.'
             )
 

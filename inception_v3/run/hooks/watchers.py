@@ -189,5 +189,5 @@ class SkippedSteps(Watcher):
         now = loss_scale.State(*session.run(self._state)) if self._state else None
         if now and now.skipped_steps > self._skipped:
             self._skipped = int(now.skipped_steps)
-            text = 'step %d: a gradient overflows float16; its update is skipped, and the loss scale is now %g (steps '
-            logger.info(text + 'skipped so far: %d)', done.step, now.scale, self._skipped)
+            text = 'step %s: a gradient overflows float16; its update is skipped, and the loss scale is now %g (steps '
+            logger.info(text + 'skipped so far: %s)', f'{done.step:,}', now.scale, f'{self._skipped:,}')

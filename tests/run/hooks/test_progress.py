@@ -2,7 +2,7 @@
 
 import io
 import re
-from typing import Any, List, Sequence, Tuple
+from typing import Any, Dict, List, Sequence, Tuple
 
 import pytest
 
@@ -57,7 +57,7 @@ def lines_of(
         progress.step_done(None, Step(step, 1.5, clock[0]))
     progress.session_ended()
     prepared, *others = [record.getMessage() for record in caplog.records]
-    assert prepared == f'preparing to train, {steps} steps in all'
+    assert prepared == f'preparing to train, {steps:,} steps in all'
     # The time of day.
     return [re.sub(r'\b\d\d:\d\d:\d\d\b', 'NOW', line) for line in others]
 
@@ -95,6 +95,14 @@ def test_training_progress__logs_a_rate_and_the_last_step(
     progress = TrainingProgress(Screen(io.StringIO()), config_of(100))
     lines = lines_of(caplog, clock, 0, [(step, step) for step in range(1, steps + 1)], progress, steps=100)
     assert [(int(re.findall(r'step (\d+) of 100', line)[0]), line.endswith(' left')) for line in lines] == logged
+
+
+def test_training_progress__groups_digits_as_all_numbers_of_the_log(clock: List[float], caplog: Any) -> None:
+    no_lines: Dict[str, Any] = {}
+    for changes in (no_lines, {'log_steps': 1, 'num_train_images': 10**6}):
+        progress = TrainingProgress(Screen(io.StringIO()), config_of(2500, **changes))
+        (line,) = lines_of(caplog, clock, 0, [(1, 1012)], progress, 1011, 2500)
+        assert 'step 1,012 of 2,500' in line
 
 
 def test_training_progress__keeps_the_last_line_of_a_cycle_on_a_terminal(caplog: Any) -> None:

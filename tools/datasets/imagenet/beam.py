@@ -26,8 +26,9 @@ _POLL_SECONDS = 1
 
 
 def _quieten() -> None:
-    """Hides Beam's warnings, such as that of a missing client for Google Cloud Storage when it is imported."""
-    logging.getLogger('apache_beam').setLevel(logging.ERROR)
+    """Hides Beam's warnings, such as those of missing clients for Google Cloud, some of which name no logger."""
+    for name in ('apache_beam', None):
+        logging.getLogger(name).setLevel(logging.ERROR)
 
 
 def check(runner: str, options: Sequence[str]) -> None:

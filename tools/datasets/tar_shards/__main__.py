@@ -1,7 +1,10 @@
 """Converts TFRecord files to tar shards and back, and lists the samples of tar shards.
 
-inception-v3 tar-shards write SOURCE TARGET   record files → tar shards, or tar shards → record files
-inception-v3 tar-shards list SHARD ...        each sample of the shards: position, key, label, files and their bytes
+  inception-v3 tar-shards write SOURCE TARGET
+  inception-v3 tar-shards list SHARD ...
+
+The first converts record files to tar shards, or tar shards to record files. The second shows each sample of the
+shards: its position, key, label, files and their bytes.
 
 The flags of fields describe the source. What is written has the documented fields, with the offset added.
 """

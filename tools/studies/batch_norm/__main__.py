@@ -42,7 +42,7 @@ def _perform(out: str, keras: bool, screen: Screen) -> None:
     if keras and tf.__version__ < '2':
         raise CommandError(
             f"--keras: TensorFlow {tf.__version__} lacks Keras' synchronized layer. "
-            'Use ./run --tf=2.15 inception-v3 batch-norm --keras'
+            'Use 2.15; in a checkout: ./run --tf=2.15 inception-v3 batch-norm --keras'
         )
     prepare(out)
     from inception_v3.run import versions

@@ -97,11 +97,18 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
 
 
 def _perform(arguments: argparse.Namespace, screen: Screen) -> int:
+    from compat import tf
     from inception_v3.run import versions
     from tools.benchmarks import photographs
     from tools.studies.streaming import object_store, pipelines
 
-    check_stores([f's3://{object_store.BUCKET}'])
+    try:
+        check_stores([f's3://{object_store.BUCKET}'])
+    except CommandError:
+        raise CommandError(
+            f'This study reads from a store at s3:// on this machine. TensorFlow {tf.__version__} has no s3://; run '
+            'it on Python 3.7, with TensorFlow 1.15 (in a checkout, ./run inception-v3 streaming).'
+        )
     prepare(arguments.out)
 
     if not arguments.data_dir:

@@ -22,10 +22,11 @@ import sys
 from typing import Optional, Sequence, Tuple
 
 from compat.errors import DONE
+from compat.messages import alternatives
 from console import program as console_program
 from console.screen import Screen
 from tools.parsers import folder, new_parser, number_of
-from tools.studies.files import require_packages
+from tools.studies.files import SHIPPED, require_packages
 
 
 def main(argv: Sequence[str], program: Optional[Tuple[str, ...]] = None) -> int:
@@ -44,7 +45,7 @@ def main(argv: Sequence[str], program: Optional[Tuple[str, ...]] = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = new_parser('sweep', __doc__)
     add, number = parser.add_argument, number_of(int, 1)
-    add('study', metavar='STUDY', help='a Python file, or the name of a shipped study: optimizers')
+    add('study', metavar='STUDY', help=f'a Python file, or a shipped study: {alternatives(SHIPPED)}')
     add('--out', type=folder, metavar='DIR', help='folder, created if missing (default runs/studies/NAME)')
     for version, purpose in (
         ('digits', 'to try the study out: less than a minute a trial'),

@@ -65,7 +65,7 @@ def plan(
     Raises StudyError for flags that the program refuses, and for a pattern without a match.
     """
     out = os.path.join('runs', 'studies', study.name) if out is None else out
-    all_trials = trials.trials_of(study, out, program or trials.PROGRAM)
+    all_trials = trials.trials_of(study, out, program)
     selected = [trial for trial in all_trials if pattern is None or fnmatch.fnmatchcase(trial.name, pattern)]
     if not selected:
         names = ', '.join(trial.name for trial in all_trials[:_MOST_NAMES])

@@ -16,7 +16,6 @@ import time
 import types
 from typing import Callable, Iterable, List, Mapping, NamedTuple, Optional, Tuple
 
-from compat.deferred import full_name
 from compat.errors import INTERRUPTED, RESUME, RETRY
 from compat.messages import full
 from console import outputs, processes
@@ -30,7 +29,6 @@ from inception_v3.rules import has_effect
 from inception_v3.run.evaluations import Evaluation, read_unchanged
 from tools.studies.study import Study, StudyError
 
-PROGRAM = ('python', '-m', full_name('inception_v3.main'))
 TRIALS_FOLDER = 'trials'
 MODEL_FOLDER = 'model'
 COMMAND_FILE = 'command.sh'
@@ -64,8 +62,8 @@ class State(enum.Enum):
 class Trial(NamedTuple):
     """One run of a study, named CASE/seed-N, with a folder of everything that it writes.
 
-    `arguments` are all arguments of the program; `command_line` is the same, parsed. The word `python` of `program`
-    means this interpreter.
+    `arguments` are all arguments of the program; `command_line` is the same, parsed. `processes.started` says what
+    `program` means.
     """
 
     name: str
@@ -116,8 +114,9 @@ class Outcome(NamedTuple):
         write_whole(os.path.join(folder, OUTCOME_FILE), json.dumps(self._asdict(), indent=2) + '\n')
 
 
-def trials_of(study: Study, out: str, program: Tuple[str, ...] = PROGRAM) -> List[Trial]:
+def trials_of(study: Study, out: str, program: Optional[Tuple[str, ...]] = None) -> List[Trial]:
     """The trials of a study in the sweep's folder, by case and seed; StudyError if the program refuses their flags."""
+    program = program or processes.trainer()
     trials = []
     for case in study.cases():
         for seed in study.all_seeds:
@@ -282,8 +281,6 @@ class Process(RunningTrial):
         path = os.path.join(trial.folder, COMMAND_FILE)
         write_whole(path, script(trial))
         os.chmod(path, 0o755)
-        is_module = trial.program[:2] == ('python', '-m')
-        words = processes.module(*trial.program[2:]) if is_module else trial.program
         parent = os.getpid()
 
         def die_with_parent() -> None:
@@ -295,7 +292,7 @@ class Process(RunningTrial):
         with open(outputs.replaceable(trial.log), 'ab') as log:
             self._log_start = log.tell()
             self._process = subprocess.Popen(
-                [*words, *trial.arguments],
+                [*processes.started(trial.program), *trial.arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,

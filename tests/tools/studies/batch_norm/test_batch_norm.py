@@ -138,7 +138,7 @@ def numbers(table: str, label: str) -> List[str]:
 @pytest.mark.skipif(tf.__version__ >= '2', reason='TensorFlow 2.15 has the layers')
 def test_keras__is_refused_on_1_15(tmp_path: pathlib.Path, capsys: Any) -> None:
     assert batch_norm.main(['--keras', f'--out={tmp_path / "new"}']) == 2
-    assert 'Use ./run --tf=2.15 inception-v3 batch-norm --keras' in capsys.readouterr().err
+    assert 'in a checkout: ./run --tf=2.15 inception-v3 batch-norm --keras' in capsys.readouterr().err
     assert not (tmp_path / 'new').exists()
 
 

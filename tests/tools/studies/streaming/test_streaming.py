@@ -7,6 +7,7 @@ from typing import Any, Dict, List
 import pytest
 
 from compat import tf
+from console import paths
 from data import records, tfrecord_files
 from tests.support.photos import Photo
 from tools.benchmarks.measurement import MeasurementError
@@ -115,6 +116,15 @@ def test_tables__gains_compare_measurements_in_the_same_round() -> None:
 
 
 # The command.
+
+
+def test_command__without_a_store_names_the_python_that_has_one(
+    tmp_path: pathlib.Path, monkeypatch: Any, capsys: Any
+) -> None:
+    monkeypatch.setattr(paths, '_tensorflow', lambda: ('2.21.0', ['', 'file', 'gs']))
+    assert streaming.main([f'--out={tmp_path}']) == 2
+    message = capsys.readouterr().err
+    assert 'Python 3.7' in message and 'aws' not in message and not [*tmp_path.iterdir()]
 
 
 @needs_s3
