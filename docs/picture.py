@@ -50,11 +50,11 @@ def draw(recording: str, evaluations: Sequence[Tuple[int, float]]) -> Figure:
     lines: List[str] = []
     live: List[Tuple[int, float, int, str]] = []
     for text, end in re.findall('(.*?)(\r\x1b\\[K|\r?\n)', recording):
-        match = re.search(r'\bstep (\d+) of \d+, loss ([\d.]+)', text)
+        match = re.search(r'\bstep ([\d,]+) of [\d,]+, loss ([\d.]+)', text)
         if end.endswith('\n'):
             lines.append(text)
         elif match:
-            live.append((int(match[1]), float(match[2]), len(lines), text))
+            live.append((int(match[1].replace(',', '')), float(match[2]), len(lines), text))
     _, _, above, shown = min(live, key=lambda entry: abs(entry[0] - _SHOWN_STEP))
     losses = [entry[:2] for entry in live]
     screen_lines = ['$ ./run python ' + ' '.join(_COMMAND), *lines[:above], shown, '', '…', '', *lines[above:]]
