@@ -102,6 +102,25 @@ def test_memory__is_the_peak_of_one_step_alone(monkeypatch: Any) -> None:
     assert peaks == [pytest.approx(50, rel=0.1), pytest.approx(0, abs=3)]
 
 
+@pytest.mark.program
+def test_measure__gives_the_cpu_time_of_one_step(monkeypatch: Any) -> None:
+    lines = [
+        *('import sys, time', 'line = "0"'),
+        *('while True:', '    end = time.process_time() + 0.05 * int(line.split()[0])'),
+        *(
+            '    while time.process_time() < end: pass',
+            '    print("mark", flush=True)',
+            '    line = sys.stdin.readline()',
+        ),
+    ]
+    command = [sys.executable, '-c', '\n'.join(lines)]
+    monkeypatch.setattr(measurement, '_started', lambda training: Watched(command))
+    monkeypatch.setattr(measurement, '_SHORTEST_ROUND', 0.3)
+    (measured,) = measure([Training('revnet38', 1, 1, False)], 2)
+    # The kernel counts in hundredths of a second.
+    assert measured['cpu_seconds'] == [pytest.approx(0.05, abs=0.015)] * 2
+
+
 # The training.
 
 
