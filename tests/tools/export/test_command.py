@@ -33,10 +33,10 @@ from tests.support.tiers import further
 from tools import trained_model
 from tools.datasets.writing import label_and_image
 from tools.export import __main__ as command
-from tools.export import prepare
+from tools.export import exports, prepare
 from tools.export.exports import Agreement
 from tools.export.formats import FORMATS, of_variables
-from tools.export.network import FrozenNetwork, batches
+from tools.export.network import Batch, FrozenNetwork, batches
 from tools.predict.classifier import of_checkpoint
 
 AVERAGE = '/ExponentialMovingAverage'
@@ -199,6 +199,24 @@ def test_agreement__allows_int8_one_point(
     assert found.is_kept is is_kept and bool(found.verdict) is (is_kept is not True)
     if images == 24:
         assert '24 images are too few' in found.verdict and 'about 144 validation' in found.verdict
+
+
+def test_compare__sums_over_all_batches_with_the_largest_difference(monkeypatch: pytest.MonkeyPatch) -> None:
+    # By batch: the logits of the checkpoint, those of the export, and labels.
+    values = [
+        ([[2, 1], [3, 1], [0, 1]], [[1, 2], [0, 5], [0, 1]], [0, 1, 0]),
+        ([[1, 0]], [[1.5, 0]], [0]),
+        ([[1, np.nan]], [[1, np.nan]], [0]),
+    ]
+    given = [Batch([], np.array([ours, theirs]), np.array(labels)) for ours, theirs, labels in values]
+    opened = mock.Mock(open=lambda path, network: lambda batch: batch.images[1])
+    monkeypatch.setattr(exports, 'of_variables', lambda network, restore: lambda batch: batch.images[0])
+    monkeypatch.setitem(FORMATS, 'onnx', opened)
+    network, screen = mock.Mock(), mock.Mock()
+    # Right of the first: the export's second image, the checkpoint's first.
+    found = exports.compare({'onnx': 'file'}, network, given[:2], screen)
+    assert found == {'onnx': Agreement('onnx', 4, 2, 2, 1, 1, 4.0)}
+    assert np.isnan(exports.compare({'onnx': 'file'}, network, given[::-1], screen)['onnx'].difference)
 
 
 def test_worse_export__is_reported_and_exit_code_2(
