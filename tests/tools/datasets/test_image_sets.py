@@ -336,7 +336,9 @@ def test_validation_labels_are_in_a_table_of_their_own(tmp_path: pathlib.Path, f
     # The folder `val` of a folder with `train`; without such folders, there is none to look in.
     (tmp_path / 'classes' / 'val').mkdir()
     (flat / 'sub' / 'c.jpg').rename(tmp_path / 'classes' / 'val' / 'c.jpg')
+    save(tmp_path / 'classes' / 'val' / 'z.png', 'cat', 0)
     inside = image_sets.find(classes, validation_labels=LabelFile(str(validation)))
+    assert inside.left_out == [(f'{classes}/val/z.png', 'an image without a row in the table of labels')]
     assert [[image.class_name for image in images] for images in inside.splits] == [['cat', 'dog'], ['cat']]
     with pytest.raises(DataError, match='is not read as folders train and val'):
         image_sets.find(f'{classes}/train', validation_labels=LabelFile(str(validation), flag='--validation_labels'))
