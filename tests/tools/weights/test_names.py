@@ -249,14 +249,17 @@ def test_checkpoint__scopes_of_other_programs_are_left_out(tmp_path: Any) -> Non
     with pytest.raises(WeightsError, match=r'--which=a: .* has no such model'):
         read(path, which='a')
     np.testing.assert_equal(read(path, which='student').values, narrow().values)
-    averages = {f'{name}/ExponentialMovingAverage': value + 1 for name, value in narrow().values.items()}
-    path = checkpoint(tmp_path / 'd.ckpt', {**narrow().values, **averages})
-    for are_read in (True, False):
-        expected = {name: value + are_read for name, value in narrow().values.items()}
-        np.testing.assert_equal(read(path, averages=are_read).values, expected)
     path = checkpoint(tmp_path / 'c.ckpt', {'InceptionV4/Conv2d_1a_3x3/weights': np.zeros(3, np.float32)})
     with pytest.raises(WeightsError, match=r'has the weights of InceptionV4. Only those of'):
         read(path)
+
+
+def test_checkpoint__averages_are_read_unless_they_are_refused(tmp_path: Any) -> None:
+    averages = {f'{name}/ExponentialMovingAverage': value + 1 for name, value in narrow().values.items()}
+    np.savez(str(tmp_path / 'a.npz'), **narrow().values, **averages)
+    for are_read in (True, False):
+        expected = {name: value + are_read for name, value in narrow().values.items()}
+        np.testing.assert_equal(read(tmp_path / 'a.npz', averages=are_read).values, expected)
 
 
 def graph_of(constants: Arrays) -> bytes:
