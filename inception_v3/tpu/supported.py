@@ -131,7 +131,7 @@ def flaw(operation: tf.Operation, problem: str, scope: str = '') -> Flaw:
 
 
 def _with_called(operations: Iterable[tf.Operation], seen: Set[str]) -> Iterator[Tuple[str, tf.Operation]]:
-    """Yields (scope, operation) for operations and, recursively, for those of the functions that they call."""
+    """Yields (scope, operation) for operations and, recursively, those of functions that they call, less arguments."""
     for operation in operations:
         yield '', operation
         for attribute in operation.op_def.attr:
@@ -143,7 +143,10 @@ def _with_called(operations: Iterable[tf.Operation], seen: Set[str]) -> Iterator
                 if hasattr(function, 'graph'):
                     seen.add(name)
                     scope = f'{re.sub("^__inference_", "", name)}/'
-                    yield from ((scope + inner, o) for inner, o in _with_called(function.graph.get_operations(), seen))
+                    # Placeholders in its graph, which a call replaces.
+                    arguments = {tensor.op for tensor in function.graph.inputs}
+                    own = [each for each in function.graph.get_operations() if each not in arguments]
+                    yield from ((scope + inner, each) for inner, each in _with_called(own, seen))
 
 
 def _with_functions(graph: Any, scope: str, seen: Set[str]) -> Iterator[Tuple[str, tf.Operation]]:

@@ -223,8 +223,9 @@ def test_join__ends_if_the_thread_that_connects_fails(monkeypatch: Any) -> None:
         raise UnicodeError('label empty or too long')
 
     monkeypatch.setattr(channel.socket, 'create_connection', fails)
-    error = Workers(2).start(1).get(timeout=20)
-    assert error.exit_code == 1 and 'cannot be talked to: label empty or too long' in str(error)
+    workers = Workers(2)
+    error, first = workers.start(1).get(timeout=20), f'worker 0 ({workers.addresses[0]})'
+    assert error.exit_code == 1 and f'{first} cannot be talked to: label empty or too long' in str(error)
 
 
 def test_begin__a_process_that_connects_again_is_the_same_worker() -> None:
@@ -235,6 +236,13 @@ def test_begin__a_process_that_connects_again_is_the_same_worker() -> None:
     with first._change:
         workers.all[1]._link.close()
         time.sleep(0.1)
+    assert [result.get(timeout=20) for result in (workers.start(0), later)] == [None] * 2
+
+
+def test_begin__a_worker_that_waits_gets_the_greeting() -> None:
+    workers = Workers(2)
+    first, later = workers.open(0), workers.start(1)
+    wait_for(lambda: first._others)
     assert [result.get(timeout=20) for result in (workers.start(0), later)] == [None] * 2
 
 

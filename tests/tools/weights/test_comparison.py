@@ -97,6 +97,11 @@ def test_compare__has_the_largest_differences_over_all_images(tmp_path: Any, mon
     np.testing.assert_allclose([float(value) for row in rows for value in row[1:]], [1, 1, 0, 0, 1, 1], atol=0.02)
     # The second model's pixels are never below 0, so that it always chooses class 0.
     assert lines[-1] == 'the same top-1 for 3 of 9 images'
+    # Rows of another network are others, whatever they are called.
+    values = {'ResNet50/logits/biases': np.zeros(5)}
+    another = one._replace(path='c', architecture=architecture.resnet50(NARROW), values=values)
+    lines = comparison.compare([one, another], paths[:1])
+    assert [line.split()[0] for line in lines[-6:] if line.split()[1:] == ['0', '1']] == ['logits']
     with pytest.raises(WeightsError, match=r'^b: has no classifier'):
         comparison.compare([one, other._replace(values={})], paths)
 

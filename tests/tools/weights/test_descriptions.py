@@ -165,6 +165,7 @@ ENDS = [
     ({'mean': [102.0] * 3, 'std': [51.0] * 3}, (-2, 3)),
     ({'mean': [1.0] * 3, 'std': [1.0] * 3}, (-1, 0)),
     ({'mean': [102.0] * 3, 'std': [51.0] * 3, 'do_rescale': True, 'rescale_factor': 1}, (-2, 3)),
+    ({'mean': [2.0] * 3, 'std': [0.5] * 3, 'do_rescale': True}, (-4, -2)),
     ({'do_normalize': False}, (0, 1)),
     ({'do_normalize': False, 'do_rescale': False}, (0, 255)),
     ({'do_normalize': True}, None),
@@ -380,7 +381,7 @@ BAD_LISTS: Dict[str, Any] = {
     'broken.json': (b'{"0": ', 'is no JSON'),
     'gap.json': (b'{"0": "a", "2": "b"}', 'none of class 1'),
     'numbers.json': (b'[1, 2]', 'has no names of classes'),
-    'table.csv': (b'file,label\na.jpg,cat\n', 'is the header of a table'),
+    'table.csv': (b'file,label\na.jpg,cat\n', 'its first line, file,label, is the header of a table'),
 }
 
 

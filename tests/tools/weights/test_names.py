@@ -254,6 +254,14 @@ def test_checkpoint__scopes_of_other_programs_are_left_out(tmp_path: Any) -> Non
         read(path)
 
 
+def test_checkpoint__averages_are_read_unless_they_are_refused(tmp_path: Any) -> None:
+    averages = {f'{name}/ExponentialMovingAverage': value + 1 for name, value in narrow().values.items()}
+    np.savez(str(tmp_path / 'a.npz'), **narrow().values, **averages)
+    for are_read in (True, False):
+        expected = {name: value + are_read for name, value in narrow().values.items()}
+        np.testing.assert_equal(read(tmp_path / 'a.npz', averages=are_read).values, expected)
+
+
 def graph_of(constants: Arrays) -> bytes:
     graph = tf.GraphDef()
     for name, value in constants.items():
@@ -276,6 +284,7 @@ def test_graph__retrained_and_frozen_is_read_and_that_of_2015_named(tmp_path: An
     # By the name of its kernel.
     of_classifier = [note for note in weights.notes if 'classifier' in note]
     assert of_classifier == [f'  its classifier is called {final}/weights/final_weights']
+    assert not [note for note in read(tmp_path / 'a.pb', classifier=False).notes if 'classifier' in note]
     (tmp_path / 'a.pb').write_bytes(graph_of({'mixed_10/tower_1/mixed/conv_1/conv2d_params': np.zeros(3, np.float32)}))
     with pytest.raises(WeightsError, match='is the Inception graph of December 2015'):
         read(tmp_path / 'a.pb')
@@ -325,6 +334,9 @@ def test_archive__writes_nothing_outside_and_is_bounded(tmp_path: Any, monkeypat
 
 
 def test_folder__of_several_or_no_files_is_one_message(tmp_path: Any, capsys: Any) -> None:
+    # A folder in it is another one.
+    (tmp_path / 'inner').mkdir()
+    (tmp_path / 'inner' / 'a.pth').write_bytes(b'a')
     assert command.main(['import', str(tmp_path), str(tmp_path / 'run')]) == 2
     error = capsys.readouterr().err
     assert 'has no file of weights' in error and 'weights import' not in error

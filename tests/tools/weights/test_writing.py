@@ -9,7 +9,7 @@ from data.dataset_info import DatasetInfo
 from inception_v3.config import Config
 from inception_v3.weights.sources import WeightsError
 from tests.support.weights import NARROW, narrow
-from tools.weights import architecture, writing
+from tools.weights import architecture, foreign, writing
 from tools.weights.descriptions import Description
 from tools.weights.foreign import KERAS, OURS, TORCH, Weights
 
@@ -154,6 +154,9 @@ def test_export__says_how_to_load_the_file(
         f'wrote {path} for {kind}: {variables} variables',
         f'  to load it: {expression.format(path=path)}',
     ]
+    if kind in ('torchvision', 'timm'):
+        read = foreign.read(path, foreign.Options(depth_multiplier=NARROW))
+        assert read.values.keys() == weights.values.keys()
 
 
 def test_weights__in_words_have_classes_head_and_parameters() -> None:

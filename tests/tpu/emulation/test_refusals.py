@@ -144,6 +144,15 @@ def test_training__needs_cross_shard_optimizer(tmp_path: Any, step: Step) -> Non
         train(tmp_path, step, optimizer=lambda optimizer: optimizer)
 
 
+def test_functions__may_have_arguments() -> None:
+    captured = tf.ones([])
+    call = tf.function(lambda x: x + captured)(tf.zeros([])).op
+    assert [*supported.unsupported([call])] == []
+    # This placeholder is not one.
+    call = tf.function(lambda x: x + tf.placeholder(tf.float32, []))(tf.zeros([])).op
+    assert [flaw.type for flaw in supported.unsupported([call])] == ['Placeholder']
+
+
 @pytest.mark.parametrize('dtype', [tf.bfloat16, tf.int32], ids=str)
 def test_step__trains_with_what_a_tpu_supports(tmp_path: Any, dtype: tf.DType) -> None:
     train(tmp_path, lambda x: twice(tf.cast(x, tf.float32)), numbers(dtype))
