@@ -4,7 +4,7 @@ It takes TensorFlow's operations alone, so that an exported network needs no Pyt
 CIPA DC-008, 4.6. Its place is APP1 in JPEG (4.7.2); that of other formats is not read.
 """
 
-from typing import Tuple
+from typing import Any, Tuple
 
 import numpy as np
 
@@ -14,22 +14,28 @@ from preprocessing.steps import Preprocessing
 
 # The orientation of pixels that are stored as viewers show them.
 UPRIGHT = 1
-# By orientation, from 0: whether the rows are stored in reverse order, and the columns; from 5 on, those of the
-# transposed image.
-_REVERSED = [[value in (3, 4, 7, 8), value in (2, 3, 6, 7)] for value in range(9)]
+# By orientation, from 0: whether the rows are stored in reverse order, the columns, and the colours; from 5 on, those
+# of the transposed image.
+_REVERSED = [[value in (3, 4, 7, 8), value in (2, 3, 6, 7), False] for value in range(9)]
 _TRANSPOSED = 5
 _OPAQUE = 255
 
-# The tag, the type SHORT, the count 1 and the high byte of the value of an orientation, in big-endian order (4.6.2).
-_ENTRY = [*b'\x01\x12\x00\x03\x00\x00\x00\x01\x00']
+# The tag, the type SHORT, the count 1 and the high byte of the value of an orientation, in big-endian order (4.6.2);
+# and a place for its low byte.
+_ENTRY = np.frombuffer(b'\x01\x12\x00\x03\x00\x00\x00\x01\x00\x00', np.uint8)
+_IS_BEHIND_TAG, _IS_VALUE = np.arange(len(_ENTRY)) >= 2, np.arange(len(_ENTRY)) == len(_ENTRY) - 1
 _ENTRY_BYTES = 12
 # The places of the tag, type, count and value of an entry, by their bytes from high to low.
 _BIG_ENDIAN, _LITTLE_ENDIAN = [*range(10)], [1, 0, 3, 2, 7, 6, 5, 4, 9, 8]
 
-# Markers of JPEG (ITU-T T.81, table B.1): those without a length, and those after which no EXIF data comes.
-_IS_STANDALONE = [marker == 0x01 or marker in range(0xD0, 0xD9) for marker in range(256)]
-_IS_LAST = [marker in (0xD9, 0xDA) for marker in range(256)]
-_MARKER, _APP1, _EXIF = 0xFF, 0xE1, [*b'Exif\0']
+# Bytes from a marker of JPEG to the next one, without a segment's (ITU-T T.81, table B.1): 1 for a byte that fills, 2
+# for a marker without a segment; 0 for others, and -1 for those after which no EXIF data comes.
+_STANDALONE, _LAST = {0x01, *range(0xD0, 0xD9)}, {0xD9, 0xDA}
+_STEPS = [2 * (marker in _STANDALONE) - (marker in _LAST) for marker in range(0xFF)] + [1]
+_MARKER = 0xFF
+# The marker APP1 and the name of its data, by their places in a segment; between them is its length.
+_PLACES, _EXIF = [0, 1, 4, 5, 6, 7, 8], [*b'\xff\xe1Exif\0']
+_LEAST_BYTES = 7  # The length of a segment with this name counts itself and the name.
 # Segments begin after the first marker. One has its EXIF data after its marker, the length, and the name and a zero.
 _BEGIN, _CONTENT = 2, 10
 _HEADER_BYTES = 9
@@ -40,27 +46,33 @@ _SEARCHED = 10_000
 def exif_orientation(encoded: tf.Tensor) -> tf.Tensor:
     """Returns the EXIF orientation of a JPEG file, int32 scalar from 1 to 8; 1 if there is none to be read."""
     block = tf.cond(tf.image.is_jpeg(encoded), lambda: _exif(encoded), lambda: tf.constant(b''))
-    is_little = tf.equal(tf.strings.substr(block, 0, 4), b'II*\0')
-    is_known = tf.logical_or(is_little, tf.equal(tf.strings.substr(block, 0, 4), b'MM\0*'))
-    order = tf.where(is_little, _LITTLE_ENDIAN, _BIG_ENDIAN)
+    length, mark = _length(block), tf.strings.substr(block, 0, 4)
+    is_little = tf.equal(mark, b'II*\0')
 
-    def number(position: tf.Tensor, size: int) -> tf.Tensor:
-        content = _bytes(block, position, size)
-        return _number(tf.where(is_little, content[::-1], content))
+    def content(position: Any, size: Any) -> tf.Tensor:
+        """Returns the bytes at a position, uint8 [size]; zeros beyond the end."""
+        # substr fails beyond the end.
+        part = tf.strings.substr(block, tf.minimum(position, length), tf.cast(size, tf.int64))
+        return tf.raw_ops.DecodePaddedRaw(input_bytes=part, fixed_length=size, out_type=tf.uint8)
 
-    length = _length(block)
-    offset = number(tf.constant(4, tf.int64), 4)
-    # Entries that are cut off, or lie outside the EXIF data, are not read.
-    present = (length - offset - 2 - len(_BIG_ENDIAN)) // _ENTRY_BYTES + 1
-    entries = tf.maximum(tf.minimum(number(offset, 2), present), 0)
-    content = _bytes(block, offset + 2, tf.cast(tf.maximum(entries, 1) * _ENTRY_BYTES, tf.int32))
-    rows = tf.gather(tf.reshape(content, [-1, _ENTRY_BYTES])[:entries], order, axis=1)
-    is_orientation = tf.reduce_all(tf.equal(rows[:, :2], _ENTRY[:2]), 1)
-    first = tf.boolean_mask(rows, is_orientation)[:1]
-    is_usable = tf.reduce_all(tf.equal(first[:, :-1], _ENTRY), 1)
-    values = tf.boolean_mask(first[:, -1], tf.logical_and(is_usable, is_known))
-    value = tf.cast(tf.reduce_sum(values), tf.int32)
-    return tf.where(tf.logical_and(value >= UPRIGHT, value < len(_REVERSED)), value, UPRIGHT)
+    def number(position: Any, size: int) -> tf.Tensor:
+        places = 256 ** np.arange(size, dtype=np.int64)
+        return tf.reduce_sum(tf.cast(content(position, size), tf.int64) * tf.where(is_little, places, places[::-1]))
+
+    offset = number(np.int64(4), 4)
+    # Entries that are cut off, or lie outside the EXIF data, are not read; an entry's last two bytes are of no use.
+    entries = tf.cast(tf.minimum(number(offset, 2), (length - offset) // _ENTRY_BYTES), tf.int32)
+    rows = tf.reshape(content(offset + 2, tf.maximum(entries, 1) * _ENTRY_BYTES), [-1, _ENTRY_BYTES])
+    fields = tf.gather(rows, tf.where(is_little, _LITTLE_ENDIAN, _BIG_ENDIAN), axis=1)
+    is_same = tf.equal(fields, _ENTRY)
+    has_tag = tf.reduce_all(tf.logical_or(is_same, _IS_BEHIND_TAG), 1)
+    # The first of equal values.
+    first = tf.math.top_k(tf.cast(has_tag, tf.int32), 1).indices
+    is_orientation = tf.reduce_all(tf.logical_or(tf.gather(is_same, first), _IS_VALUE))
+    value = tf.cast(tf.gather(fields, first)[0, -1], tf.int32)
+    is_known = tf.logical_or(is_little, tf.equal(mark, b'MM\0*'))
+    is_usable = [is_orientation, is_known, entries > 0, value >= UPRIGHT, value < len(_REVERSED)]
+    return tf.where(tf.reduce_all(is_usable), value, UPRIGHT)
 
 
 def _exif(encoded: tf.Tensor) -> tf.Tensor:
@@ -69,44 +81,32 @@ def _exif(encoded: tf.Tensor) -> tf.Tensor:
 
     def step(position: tf.Tensor, *unused: tf.Tensor) -> Tuple[tf.Tensor, ...]:
         """Reads a segment, or one of the bytes that may fill the space before it."""
-        header = _bytes(encoded, position, _HEADER_BYTES)
-        marker, size = header[1], _number(header[2:4])
-        has_exif = tf.logical_and(tf.equal(marker, _APP1), tf.reduce_all(tf.equal(header[4:], _EXIF)))
-        is_exif = tf.reduce_all([tf.equal(header[0], _MARKER), has_exif, size >= 2 + len(_EXIF)])
-        is_end = tf.reduce_any([is_exif, tf.not_equal(header[0], _MARKER), tf.gather(_IS_LAST, marker)])
-        is_alone = tf.gather(_IS_STANDALONE, marker)
-        step = tf.where(tf.equal(marker, _MARKER), 1, tf.where(is_alone, 2, tf.cast(size, tf.int32) + 2))
-        content = tf.where(is_exif, tf.maximum(size - (_CONTENT - 2), 0), tf.zeros_like(size))
-        following = tf.where(is_end, length, position + tf.cast(step, tf.int64))
-        return following, tf.minimum(position + _CONTENT, length), content
+        part = tf.strings.substr(encoded, position, np.int64(_HEADER_BYTES))
+        padded = tf.raw_ops.DecodePaddedRaw(input_bytes=part, fixed_length=_HEADER_BYTES, out_type=tf.uint8)
+        header = tf.cast(padded, tf.int32)
+        start, marker, high, low, *_ = tf.unstack(header)
+        size, known = high * 256 + low, tf.gather(_STEPS, marker)
+        has_exif = tf.reduce_all(tf.equal(tf.gather(header, _PLACES), _EXIF))
+        is_exif = tf.logical_and(has_exif, size >= _LEAST_BYTES)
+        is_end = tf.reduce_any([is_exif, tf.not_equal(start, _MARKER), known < 0])
+        following = position + tf.cast(tf.where(known > 0, known, size + 2), tf.int64)
+        content = tf.cast(is_exif, tf.int32) * tf.maximum(size - (_CONTENT - 2), 0)
+        return tf.where(is_end, length, following), position, content
 
     start = tf.constant(_BEGIN, tf.int64)
     _, found, size = tf.while_loop(
         lambda position, *unused: position < length,
         step,
-        (start, tf.zeros_like(start), tf.zeros_like(start)),
+        (start, start, tf.constant(0)),
         parallel_iterations=1,
         back_prop=False,
         maximum_iterations=_SEARCHED,
     )
-    return tf.strings.substr(encoded, found, size)
+    return tf.strings.substr(encoded, tf.minimum(found + _CONTENT, length), tf.cast(size, tf.int64))
 
 
 def _length(content: tf.Tensor) -> tf.Tensor:
     return tf.cast(tf.strings.length(content), tf.int64)
-
-
-def _bytes(content: tf.Tensor, position: tf.Tensor, size: tf.Tensor) -> tf.Tensor:
-    """Returns the bytes at a position as int32 [size]; zeros beyond the end."""
-    # substr fails beyond the end.
-    part = tf.strings.substr(content, tf.minimum(position, _length(content)), tf.cast(size, tf.int64))
-    padded = tf.raw_ops.DecodePaddedRaw(input_bytes=part, fixed_length=size, out_type=tf.uint8)
-    return tf.cast(padded, tf.int32)
-
-
-def _number(content: tf.Tensor) -> tf.Tensor:
-    places = 256 ** np.arange(int(content.shape[0]), dtype=np.int64)[::-1]
-    return tf.reduce_sum(tf.cast(content, tf.int64) * places)
 
 
 def decode_as_viewed(encoded: tf.Tensor, shape: tf.Tensor, orientation: tf.Tensor) -> tf.Tensor:
@@ -123,7 +123,7 @@ def decode_as_viewed(encoded: tf.Tensor, shape: tf.Tensor, orientation: tf.Tenso
         lambda: tf.image.decode_jpeg(checked, channels=3),
     )
     turned = tf.cond(orientation >= _TRANSPOSED, lambda: tf.transpose(pixels, [1, 0, 2]), lambda: pixels)
-    turned = tf.reverse(turned, tf.boolean_mask([0, 1], tf.gather(_REVERSED, orientation)))
+    turned = tf.raw_ops.Reverse(tensor=turned, dims=tf.gather(_REVERSED, orientation))
     turned.set_shape([None, None, 3])
     return turned
 
