@@ -2,7 +2,8 @@
 
 import dataclasses
 import functools
-from typing import Any, Callable, Dict, List, Tuple
+import itertools
+from typing import Any, Callable, Dict, Iterator, List, Tuple
 
 import numpy as np
 import PIL.Image
@@ -14,6 +15,7 @@ from data import records
 from inception_v3.config import Config
 from tests.support.photos import Photo, encode_jpeg, photo_example
 from tests.support.tiers import further
+from tools.benchmarks import pipelines
 from tools.benchmarks.measurement import DECODING, PARSING, PREPROCESSING, STORAGE, TRANSFER, Run
 from tools.benchmarks.pipelines import build
 from tools.datasets import writing
@@ -49,6 +51,19 @@ def test_evaluation__is_the_same(config: Config, preprocessing: str, precision: 
     assert naive[0].dtype == ours[0].dtype
     # 2.5 levels of 255: the two may decode with different methods.
     np.testing.assert_allclose(naive[0].astype(np.float32), ours[0].astype(np.float32), atol=tolerance)
+
+
+def test_perform__counts_the_images_of_a_batch_without_its_padding(
+    config: Config, photos: List[Photo], monkeypatch: Any
+) -> None:
+    def measured(batches: Iterator[Any], batch_size: int, images: int, images_in: Callable[[Any], int]) -> Any:
+        of_epoch, rest = divmod(len(photos), batch_size)
+        assert rest and [images_in(each) for each in itertools.islice(batches, of_epoch + 1)] == [7] * of_epoch + [rest]
+        return {'cpu_ms': 1.0, 'images_per_second': 2.0}
+
+    monkeypatch.setattr(pipelines.meter, 'measure', measured)
+    found = pipelines.perform(Run(False, False, TRANSFER, dataclasses.replace(config, eval_batch_size=7), 7))
+    assert 50 < found.peak_mb < 20000
 
 
 @pytest.mark.parametrize('is_naive', [True, False])

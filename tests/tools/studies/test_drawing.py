@@ -11,12 +11,14 @@ from tools.studies.drawing import Panel, draw, sign_of
 def test_draw__has_medians_intervals_and_a_legend() -> None:
     words: Any = {'a': {'few': Spread(4, 3, 6), 'many': None}, 'b': {'few': Spread(5, 5, 5), 'many': Spread(-2, -3, 1)}}
     numbers: Any = {'b': {1: Spread(10, 9, 11), 100: Spread(20, 20, 30)}}
-    figure = draw('', [Panel('', 'images', 'error', words), Panel('', 'images', 'error', numbers, is_logarithmic=True)])
-    by_words, by_numbers = figure.axes
+    panels = [Panel('', 'images', 'error', words), Panel('', 'images', 'error', numbers, is_logarithmic=True)]
+    figure = draw('', [*panels, panels[1]._replace(is_logarithmic=False)])
+    by_words, by_numbers, linear = figure.axes[:3]
     assert [[*container[0].get_ydata()] for container in by_words.containers] == [[4], [5, -2]]
     assert by_words.collections[0].get_segments()[0][:, 1] == pytest.approx([3, 6])
     assert [text.get_text() for text in by_words.get_xticklabels()] == ['few', 'many']
     assert by_words.get_ylim()[0] < -3 and by_numbers.get_xscale() == by_numbers.get_yscale() == 'log'
+    assert linear.get_ylim()[0] == 0
     assert [*by_numbers.containers[0][0].get_xdata()] == [1, 100]
     # A series has one sign in all panels.
     assert by_numbers.containers[0][0].get_color() == by_words.containers[1][0].get_color() == sign_of(1).light

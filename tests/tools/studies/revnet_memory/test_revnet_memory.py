@@ -189,6 +189,17 @@ def test_tables__have_medians_and_overheads_within_a_round() -> None:
     assert failed.rows == [['8 blocks a stage, batches of 32', 'ended by signal 9']]
 
 
+def test_figure__has_memory_and_time_of_each_batch_and_way_by_depth(monkeypatch: Any) -> None:
+    drawn: List[Any] = []
+    monkeypatch.setattr(revnet_memory, 'chart', lambda title, panels: drawn.extend(panels))
+    deep, plain = row(8, 16, False, 1810, [10, 11, 13]), row(1, 16, False, 105, [1])
+    revnet_memory.figure([deep, plain, row(1, 16, True, 90, [2])])
+    memory, time = (panel.series for panel in drawn)
+    of = {(label, units): found.median for label, values in memory.items() for units, found in values.items()}
+    assert of == {('batch 16, plain', 1): 105, ('batch 16, plain', 8): 1810, ('batch 16, reversible', 1): 90}
+    assert time['batch 16, plain'] == {1: (1, 1, 1), 8: (11, 10, 13)}
+
+
 def check_picture(content: bytes) -> None:
     pixels = np.asarray(PIL.Image.open(io.BytesIO(content)).convert('RGB'))
     for index in range(2):

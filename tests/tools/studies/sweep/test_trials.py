@@ -3,8 +3,9 @@
 import dataclasses
 import os
 import pathlib
+import signal
 import subprocess
-from typing import Any, Dict, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 import pytest
 
@@ -74,6 +75,25 @@ def test_state_of__is_read_from_the_folder(tmp_path: pathlib.Path) -> None:
     assert trials.state_of(trial) is State.DONE and trials.last_evaluation(trial) == evaluation(6, 0.5)
     pathlib.Path(trial.folder, trials.OUTCOME_FILE).write_text('{"exit_')
     assert trials.state_of(trial) is State.STOPPED
+
+
+def test_run__asks_a_trial_to_end_once_for_each_interrupt(tmp_path: pathlib.Path, monkeypatch: Any) -> None:
+    stops: List[int] = []
+
+    class Interrupted:
+        def __init__(self, trial: Trial):
+            self.outcomes = iter([None, None, None, outcome(75)])
+            os.kill(os.getpid(), signal.SIGINT)
+
+        def stop(self) -> None:
+            stops.append(1)
+
+        def poll(self) -> Optional[Outcome]:
+            return next(self.outcomes)
+
+    monkeypatch.setattr(trials, 'Process', Interrupted)
+    monkeypatch.setattr(trials, '_POLL_INTERVAL', 0)
+    assert trials.run(trial_in(tmp_path)).exit_code == 75 and stops == [1]
 
 
 def test_check_unchanged__refuses_runs_with_other_flags(tmp_path: pathlib.Path) -> None:
