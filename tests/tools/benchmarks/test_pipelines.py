@@ -59,7 +59,7 @@ def test_perform__counts_the_images_of_a_batch_without_its_padding(
     def measured(batches: Iterator[Any], batch_size: int, images: int, images_in: Callable[[Any], int]) -> Any:
         of_epoch, rest = divmod(len(photos), batch_size)
         assert rest and [images_in(each) for each in itertools.islice(batches, of_epoch + 1)] == [7] * of_epoch + [rest]
-        return {'cpu_ms': 1.0, 'images_per_second': 2.0}
+        return {'cpu_ms': 1.0, 'images_per_second': 2.0, 'images': 3}
 
     monkeypatch.setattr(pipelines.meter, 'measure', measured)
     found = pipelines.perform(Run(False, False, TRANSFER, dataclasses.replace(config, eval_batch_size=7), 7))
