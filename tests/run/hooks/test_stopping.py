@@ -59,7 +59,7 @@ def test_termination__saves_the_last_step_and_training_resumes(
     assert not ended
     step = int(tf.train.latest_checkpoint(config.model_dir).rpartition('-')[2])
     assert (
-        str(error.value) == f'ended by SIGTERM after step {step} of 1000000, which is saved; the same command resumes'
+        str(error.value) == f'ended by SIGTERM after step {step} of 1,000,000, which is saved; the same command resumes'
     )
     assert error.value.exit_code == 75
     assert step > 0 and step % (config.iterations if config.use_tpu else 1) == 0
