@@ -45,14 +45,15 @@ def labelled_in(source: Source, path: str) -> Iterator[Labelled]:
                     encoded = content.read(sample.image.start, sample.image.size)
                     yield Labelled(sample.label + offset, '', encoded)
         return
+    stored = source.fields._replace(label_offset=0)
     for serialized in tfrecord_files.serialized_in(path):
         example = record_checker.parse_example(serialized)
-        if not example or record_checker.field_problem(example, 1 << 62, source.fields._replace(label_offset=0)):
+        if not example or record_checker.field_problem(example, 1 << 62, stored):
             continue
         feature = example.features.feature
-        label = feature[source.fields.label].int64_list.value[0] + offset
+        label = feature[stored.label].int64_list.value[0] + offset
         texts = feature[_TEXT].bytes_list.value if _TEXT in feature else ()
-        yield Labelled(label, os.fsdecode(texts[0]) if texts else '', feature[source.fields.image].bytes_list.value[0])
+        yield Labelled(label, os.fsdecode(texts[0]) if texts else '', feature[stored.image].bytes_list.value[0])
 
 
 def count(source: Source, paths: Sequence[str], num_classes: int) -> List[int]:

@@ -4,11 +4,12 @@ import functools
 import gc
 import itertools
 import logging
+import os
 import pathlib
 import re
 import signal
 import time
-from typing import Any, Generator, Iterator, List, Optional
+from typing import Any, Generator, Iterator, List, Optional, Sequence
 
 # Graphs consist of very many objects, and by default Python looks for garbage among them after 700 new ones each.
 gc.set_threshold(500_000, 20, 20)
@@ -17,12 +18,14 @@ from compat import tf  # isort: skip  Loads TensorFlow as programs do, before ot
 import numpy as np
 import pytest
 import skimage.data
+from tensorflow.python.autograph.core import ag_ctx
 from tensorflow.python.client import session
 from tensorflow.python.util import deprecation
 
 from compat.log import logger
-from data import records
+from data import labels, records
 from data.dataset_info import DatasetInfo
+from data.sources import Source
 from inception_v3.config import Config
 from inception_v3.input_pipeline import InputPipeline
 from inception_v3.networks import inception_v3 as tables
@@ -77,6 +80,7 @@ def _threads() -> None:
     tf.Session(config=config).close()
 
 
+_AUTOGRAPH, _NO_AUTOGRAPH = ag_ctx.Status.UNSPECIFIED, ag_ctx.Status.DISABLED
 _new_session, _pipeline_options = session.BaseSession.__init__, InputPipeline._options
 
 
@@ -98,6 +102,22 @@ def _new_graph() -> Iterator[None]:
     """Gives each test a graph of its own."""
     with tf.Graph().as_default():
         yield
+
+
+_sample_of_labels = labels.sample
+
+
+def _sample_of_unchanged_files(source: Source, paths: Sequence[str]) -> List[labels.Labelled]:
+    """Returns the sample that a run checks; files that have not changed are read once in a process."""
+    if not all(map(os.path.isfile, paths)):
+        return _sample_of_labels(source, paths)
+    states = map(os.stat, paths)
+    return _sample(source, tuple(paths), tuple((each.st_ino, each.st_size, each.st_mtime_ns) for each in states))
+
+
+@functools.lru_cache(maxsize=32)
+def _sample(source: Source, paths: Sequence[str], states: Any) -> List[labels.Labelled]:
+    return _sample_of_labels(source, paths)
 
 
 # Seconds that a test of each tier may take.
@@ -160,15 +180,25 @@ def pytest_collection_modifyitems(items: List[Any]) -> None:
 def pytest_runtest_setup(item: Any) -> None:
     """Resets the log before the fixtures of wider scopes, which run commands.
 
-    Leaves the graphs of the default tier's tests and of their fixtures as they are: to rewrite a small one takes longer
-    than to run it. The same goes for further cases of these tests. The other tiers rewrite graphs as programs do.
+    In the default tier's tests and their fixtures, and in further cases of these tests, leaves graphs as they are: to
+    rewrite a small one takes longer than to run it. AutoGraph converts nothing: to convert a function takes longer than
+    to call it; see `autograph`. Labels of unchanged files are sampled once. The other tiers do all as programs do.
     """
     _reset_log()
     marker = item.get_closest_marker
     is_plain = marker('further') or not any(map(marker, MARKERS))
     pipeline: Any = InputPipeline
+    ag_ctx.stacks.control_status = [ag_ctx.ControlStatusCtx(_NO_AUTOGRAPH if is_plain else _AUTOGRAPH)]
     session.BaseSession.__init__ = _new_plain_session if is_plain else _new_session
     pipeline._options = _plain_pipeline_options if is_plain else _pipeline_options
+    labels.sample = _sample_of_unchanged_files if is_plain else _sample_of_labels
+
+
+@pytest.fixture
+def autograph() -> Iterator[None]:
+    """Lets AutoGraph convert functions as in programs, in a test whose result could depend on it."""
+    with ag_ctx.ControlStatusCtx(_AUTOGRAPH):
+        yield
 
 
 @pytest.fixture(autouse=True)
@@ -285,5 +315,8 @@ def tiny(monkeypatch: Any) -> None:
 @pytest.fixture
 def few_blocks(monkeypatch: Any) -> None:
     """Leaves the first block of each size of Inception v3: a quarter of its convolutions."""
+    # An entry of its own: the sizes of an entry's network are kept.
+    network = NETWORKS['inception_v3']
+    monkeypatch.setitem(NETWORKS, 'inception_v3', network._replace(build=functools.partial(network.build)))
     mixed = tables._Builder.mixed
     monkeypatch.setattr(tables._Builder, 'mixed', lambda builder, net, blocks: mixed(builder, net, blocks[:1]))

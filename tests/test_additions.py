@@ -52,7 +52,7 @@ def test_run__trains_evaluates_and_exports_the_additions(
     words = [*ADDED, *folders, *sizes, '--transfer=uint8', '--use_tpu=False', '--moving_average=False']
     assert main.main(['main', *words]) == 0, capsys.readouterr().err
     assert 'top-1' in capsys.readouterr().out
-    assert sizes_of('mean', 16, 16, 5, {'dropout': lambda net, *_: net}).parameters == 3 * 5 + 5
+    assert sizes_of(NETWORK, 16, 16, 5, {'dropout': lambda net, *_: net}).parameters == 3 * 5 + 5
 
     checkpoint = tf.train.load_checkpoint(str(tmp_path / 'model'))
     weights, biases = (checkpoint.get_tensor(f'Logits/{name}').squeeze() for name in ('weights', 'biases'))

@@ -241,7 +241,7 @@ def test_strategy_on_the_cpu__adds_in_order_with_and_without_a_seed(seed: Any) -
     assert not {operation.type for operation in tf.get_default_graph().get_operations()} & {'AddN', 'AccumulateNV2'}
 
 
-def test_estimator__errors_of_a_replicas_model_function_keep_their_type(tmp_path: Any) -> None:
+def test_estimator__errors_of_a_replicas_model_function_keep_their_type(tmp_path: Any, autograph: None) -> None:
     def model_fn(features: Any, labels: Any, mode: Any, params: Any) -> Any:
         raise ConfigError('--freeze: no such layer')
 

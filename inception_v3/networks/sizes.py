@@ -4,7 +4,7 @@ from typing import Any, List, Mapping, NamedTuple, Set, Tuple
 
 from compat import tf
 from inception_v3.networks import reversible
-from inception_v3.networks.registry import NETWORKS
+from inception_v3.networks.registry import Network
 
 # Height, width and channels of a tensor, without its batch.
 Shape = Tuple[int, int, int]
@@ -35,7 +35,7 @@ _WINDOWED = frozenset(['AvgPool', 'MaxPool', 'Pad', 'PadV2'])
 _KEPT = _WINDOWED | {'ConcatV2', 'Relu'}
 
 
-def sizes_of(name: str, height: int, width: int, num_classes: int, options: Mapping[str, Any]) -> Sizes:
+def sizes_of(network: Network, height: int, width: int, num_classes: int, options: Mapping[str, Any]) -> Sizes:
     """The sizes of a network with the options that `build` is called with, in a fraction of a second."""
     parameters = statistics = largest = 0
     # What the gradient of a normalization reads: results of convolutions and sums.
@@ -73,7 +73,7 @@ def sizes_of(name: str, height: int, width: int, num_classes: int, options: Mapp
     further = {'chain': chain} if 'rebuild_activations' in options else {}
     with tf.Graph().as_default() as graph:
         images = tf.zeros([1, height, width, 3])
-        NETWORKS[name].build(images, num_classes, True, conv=conv, norm=norm, **options, **further)
+        network.build(images, num_classes, True, conv=conv, norm=norm, **options, **further)
         parameters += sum(int(v.shape.num_elements()) for v in tf.trainable_variables())
         kept = {o.outputs[0] for o in graph.get_operations() if o.type in _KEPT}.union(normalized)
         by_xla = {o.outputs[0] for o in graph.get_operations() if o.type in _WINDOWED}.union(normalized)

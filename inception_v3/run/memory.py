@@ -2,7 +2,7 @@
 
 import functools
 import pathlib
-from typing import Iterator, List, NamedTuple, Optional, Tuple
+from typing import Any, Iterator, List, NamedTuple, Optional, Tuple
 
 from compat import tf
 from compat.log import logger
@@ -10,6 +10,7 @@ from compat.tensorflow import IS_REFERENCE
 from inception_v3.config import Config, ConfigError
 from inception_v3.input.ordered_records import group_for
 from inception_v3.model_fn import network_options
+from inception_v3.networks.registry import NETWORKS, Network
 from inception_v3.networks.sizes import Sizes, sizes_of
 from inception_v3.tpu import accelerator, topology
 
@@ -52,10 +53,21 @@ class StepMemory(NamedTuple):
         return self.variables + self.per_image * batch_size
 
 
-@functools.lru_cache(maxsize=4)
 def sizes_for(config: Config) -> Sizes:
     """The sizes of a run's network."""
-    return sizes_of(config.network, config.height, config.width, config.num_classes, network_options(config))
+    # Dropout, which is made for each configuration, changes no size.
+    options = {**network_options(config), 'dropout': _identity}
+    taken = tuple((name, options[name]) for name in sorted(NETWORKS[config.network].options))
+    return _sizes(NETWORKS[config.network], config.height, config.width, config.num_classes, taken)
+
+
+@functools.lru_cache(maxsize=16)
+def _sizes(network: Network, height: int, width: int, num_classes: int, options: Tuple[Tuple[str, Any], ...]) -> Sizes:
+    return sizes_of(network, height, width, num_classes, dict(options))
+
+
+def _identity(net: tf.Tensor, *_: Any) -> tf.Tensor:
+    return net
 
 
 def training_memory(config: Config) -> StepMemory:

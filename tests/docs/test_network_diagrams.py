@@ -23,7 +23,7 @@ def test_blocks__of_resnet50_have_the_shapes_and_parameters_of_its_table() -> No
     assert second.parameters == 256 * 64 + 9 * 64 * 64 + 64 * 256 + 2 * (64 + 64 + 256)
     assert blocks['stage_4/block_3'].shape == [7, 7, 2048]
     assert blocks['logits'].parameters == 2048 * CLASSES + CLASSES
-    total = sizes_of('resnet50', 224, 224, CLASSES, {}).parameters
+    total = sizes_of(NETWORKS['resnet50'], 224, 224, CLASSES, {}).parameters
     assert sum(block.parameters for block in blocks.values()) == total
 
 
@@ -32,5 +32,5 @@ def test_blocks__of_inception_v3_include_the_auxiliary_head() -> None:
     assert blocks['Mixed_7c'].shape == [8, 8, 2048] and blocks['Mixed_6e'].shape == [17, 17, 768]
     auxiliary = 768 * 128 + 128 + 5 * 5 * 128 * 768 + 768 + 768 * CLASSES + CLASSES
     assert blocks['AuxLogits'].parameters == auxiliary
-    total = sizes_of('inception_v3', 299, 299, CLASSES, {}).parameters
+    total = sizes_of(NETWORKS['inception_v3'], 299, 299, CLASSES, {}).parameters
     assert sum(block.parameters for block in blocks.values()) == total

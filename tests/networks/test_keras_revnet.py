@@ -195,7 +195,7 @@ def test_residual__takes_channels_first_or_last_and_trains_by_default() -> None:
             np.testing.assert_allclose(a, b, atol=1e-3 * np.abs(b).max())
 
 
-def test_model__trains_by_default() -> None:
+def test_model__trains_by_default(autograph: None) -> None:
     model = RevNet(SHORT._replace(units=(1,), depths=(32,)), 5)
     labels = tf.constant([1, 2, 3, 0])
     logits, hidden = model(tf.constant(IMAGES, tf.float32))

@@ -77,4 +77,4 @@ def test_network__overfits_two_images_and_predicts_with_its_averages(
 def test_sizes_of__parameters_is_the_published_number(name: str, classes: int, parameters: int) -> None:
     size = {'inception_v3': 299, 'resnet50': 224, 'revnet104': 64, 'revnet56': 64}.get(name, 32)
     config = Config(network=name, height=size, width=size, num_classes=classes)
-    assert sizes_of(name, size, size, classes, network_options(config)).parameters == parameters
+    assert sizes_of(NETWORKS[name], size, size, classes, network_options(config)).parameters == parameters

@@ -11,7 +11,7 @@ from data.records import Record
 from inception_v3.config import Config
 from inception_v3.input.record_preprocessing import RecordPreprocessing
 from preprocessing.decoding import decode_image, image_shape
-from preprocessing.inception_preprocessing import preprocess_for_eval
+from preprocessing.inception_preprocessing import preprocess_for_eval, preprocess_for_train
 from preprocessing.preprocessings import PREPROCESSINGS, preprocessing_for
 from preprocessing.steps import Settings
 from preprocessing.vgg_preprocessing import preprocess_image, resize_range
@@ -77,3 +77,22 @@ def test_documented_evaluation__gives_the_bits_of_the_pipeline(photos: List[Phot
         config = Config(preprocessing=kind, height=75, width=80, num_classes=6)
         piped, _ = RecordPreprocessing(is_training=False, config=config).preprocess(Record(tf.constant(record)))
         np.testing.assert_array_equal(*evaluate(piped, documented))
+
+
+@pytest.mark.program
+def test_documented_functions__may_be_converted_by_autograph(photos: List[Photo]) -> None:
+    """As in the map of a user's data set."""
+
+    def of_evaluation(image: tf.Tensor) -> Any:
+        return preprocess_for_eval(image, 75, 80), preprocess_image(image, 75, 80)
+
+    def of_training(image: tf.Tensor) -> Any:
+        return preprocess_for_train(image, 75, 80, None), preprocess_image(image, 75, 80, True)
+
+    dataset = tf.data.Dataset.from_tensors(photos[0].pixels)
+    evaluated, trained = (
+        evaluate(*tf.data.make_one_shot_iterator(dataset.map(each)).get_next()) for each in (of_evaluation, of_training)
+    )
+    for found, expected in zip(evaluated, evaluate(*of_evaluation(tf.constant(photos[0].pixels)))):
+        np.testing.assert_array_equal(found, expected)
+    assert [image.shape for image in trained] == [(75, 80, 3)] * 2 and all(image.std() > 0.01 for image in trained)

@@ -13,9 +13,10 @@ import pytest
 from compat import tf
 from compat.tensorflow import IS_REFERENCE
 from inception_v3.config import Config, ConfigError
-from inception_v3.model_fn import inception_model_fn
+from inception_v3.model_fn import inception_model_fn, network_options
 from inception_v3.networks.registry import NETWORKS
 from inception_v3.networks.revnet import REVNET_38, revnet
+from inception_v3.networks.sizes import sizes_of
 from inception_v3.presets import PRESETS
 from inception_v3.run.memory import (
     _FURTHER_CORE,
@@ -38,6 +39,15 @@ SMALL = dataclasses.replace(DIGITS, depth_multiplier=0.01)
 
 def size(tensor: Any) -> int:
     return tensor.shape.num_elements() * tensor.dtype.base_dtype.size
+
+
+def test_sizes_for__are_made_once_for_a_network(tiny: None) -> None:
+    sizes = sizes_for(SMALL)
+    assert sizes_for(dataclasses.replace(SMALL, model_dir='another', seed=SMALL.seed or 1)) is sizes
+    # With the dropout of the configuration.
+    size = SMALL.height, SMALL.width
+    assert sizes_of(NETWORKS['inception_v3'], *size, SMALL.num_classes, network_options(SMALL)) == sizes
+    assert sizes_for(dataclasses.replace(SMALL, num_classes=12)).parameters > sizes.parameters
 
 
 def test_training_memory__agrees_with_the_graph(monkeypatch: Any) -> None:
@@ -211,7 +221,6 @@ def test_core_memory__stores_what_is_normalized_pooled_or_of_a_reversible_stage(
         net = tf.nn.max_pool2d(net, 3, 2, 'VALID') + 1.0
         return conv(tf.nn.relu(norm(conv(net, 24, (1, 1)))), classes, (1, 1)), None
 
-    sizes_for.cache_clear()
     monkeypatch.setitem(NETWORKS, 'inception_v3', NETWORKS['inception_v3']._replace(build=network))
     config = dataclasses.replace(SMALL, height=75, width=75, num_classes=77, precision='bfloat16')
     image = 75 * 75 * 3
@@ -221,7 +230,6 @@ def test_core_memory__stores_what_is_normalized_pooled_or_of_a_reversible_stage(
     assert core_memory(config, 4, is_training=False).unpadded == 4 * 2 * (image + 2 * 38 * 38 * 16)
     uint8 = dataclasses.replace(config, transfer='uint8')
     assert core_memory(uint8, 4, is_training=True).unpadded == 4 * (image + 2 * kept)
-    sizes_for.cache_clear()
     # Rebuilt units add the moments of their normalizations alone.
     monkeypatch.undo()
     for is_rebuilt in (True, False):
@@ -229,7 +237,6 @@ def test_core_memory__stores_what_is_normalized_pooled_or_of_a_reversible_stage(
         for units in (1, 2):
             short = functools.partial(revnet, REVNET_38._replace(units=(units,), depths=(32,)))
             monkeypatch.setitem(NETWORKS, 'revnet38', NETWORKS['revnet38']._replace(build=short))
-            sizes_for.cache_clear()
             rev = dataclasses.replace(SMALL, network='revnet38', height=32, width=32, rebuild_activations=is_rebuilt)
             activations.append(core_memory(rev, 1, is_training=True).unpadded)
         # Two halves of 16 channels, two convolutions in float32: their outputs, and their inputs, padded.
