@@ -42,12 +42,12 @@ def evaluation_metrics(labels: tf.Tensor, logits: tf.Tensor) -> Dict[str, Metric
     with tf.variable_scope('evaluation_metrics'):
         # float32 counts whole numbers only to 2^24.
         images, counted = total('images', tf.cast(is_real, tf.int64))
-        weights, count = tf.cast(is_real, tf.float32), tf.cast(images, tf.float32)
+        weights = tf.cast(is_real, tf.float32)
 
         # Unlike those of `tf.metrics.mean`, these means have one count.
         def mean(name: str, values: tf.Tensor) -> Metric:
             summed, update = total(name, tf.cast(values, tf.float32) * weights)
-            return tf.div_no_nan(summed, count), update
+            return replicas.merged(_ratio, summed, images), update
 
         return {
             'top_1': mean('top_1', tf.nn.in_top_k(logits, real_labels, 1)),
@@ -55,6 +55,10 @@ def evaluation_metrics(labels: tf.Tensor, logits: tf.Tensor) -> Dict[str, Metric
             'cross_entropy': mean('cross_entropy', cross_entropy),
             'images': (images, counted),
         }
+
+
+def _ratio(total: tf.Tensor, images: tf.Tensor) -> tf.Tensor:
+    return tf.div_no_nan(total, tf.cast(images, tf.float32))
 
 
 def names_of(classes: tf.Tensor, class_names: Sequence[str], num_classes: int) -> tf.Tensor:

@@ -198,7 +198,9 @@ def test_metric__is_summed_over_replicas() -> None:
     labels, logits = np.int32([[1, -1], [2, 0]]), np.eye(3, dtype=np.float32)[np.int32([[1, 0], [0, 0]])]
     with strategy.scope():
         found = strategy.extended.call_for_each_replica(lambda: evaluation_metrics(own(labels), own(logits)))
-        values = {name: strategy.experimental_local_results(value)[0] for name, (value, _) in found.items()}
+        # A value of all replicas, which an Estimator reads.
+        values = {name: value for name, (value, _) in found.items()}
+        assert all(isinstance(value, tf.Tensor) for value in values.values())
         updates = [each for _, update in found.values() for each in strategy.experimental_local_results(update)]
         initializer = tf.local_variables_initializer()
     with tf.Session(config=tf.ConfigProto(device_count={'CPU': 2})) as session:
