@@ -148,6 +148,6 @@ def cases(number: int) -> Callable:
     )
 
 
-@pytest.mark.parametrize('number', [80, pytest.param(5_000, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize('number', [120, pytest.param(5_000, marks=pytest.mark.nightly)])
 def test_random_command_line__gives_a_configuration_or_one_message(number: int) -> None:
     cases(number)(given(arguments())(check_command_line))()
