@@ -164,7 +164,7 @@ class RecordChecker:
             self._session.run(self._decoded, {self._encoded: encoded})
         except tf.errors.InvalidArgumentError:
             return (
-                f'the image ({len(encoded)} bytes) cannot be decoded: damaged, of more than '
+                f'the image ({len(encoded):,} bytes) cannot be decoded: damaged, of more than '
                 f'{MAX_PIXELS // 10**6} million pixels, or neither JPEG, PNG nor GIF.'
             )
         return None

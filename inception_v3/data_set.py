@@ -119,7 +119,8 @@ def _notes_on_validation(source: Source, paths: Sequence[str]) -> Iterator[str]:
 def overlap(both: Sequence[str], paths: Sequence[str]) -> str:
     """The words for validation files that are training files, too."""
     names = listed([os.path.basename(path) for path in both], 3, ', ')
-    return f'{len(both)} of these {len(paths)} files are also training files, which overstates the accuracy: {names}'
+    some = f'{len(both):,} of these {len(paths):,} files'
+    return f'{some} are also training files, which overstates the accuracy: {names}'
 
 
 def copies_among(paths: Sequence[str], others: Sequence[str]) -> List[str]:

@@ -137,7 +137,7 @@ def account(beginning: Beginning) -> Dict[str, str]:
     if others:
         texts.append(f'{others} variables of optimizer, averages and step')
     return {
-        LOADED: f'{len(own)} variables of the network with {count:,} values'
+        LOADED: f'{len(own):,} variables of the network with {count:,} values'
         + (f', and {averages} averages' if averages else ''),
         NEW: ', '.join(texts) or 'none',
         UNUSED: f'{len(beginning.of(UNUSED))} variables of the source',

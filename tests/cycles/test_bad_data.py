@@ -39,7 +39,7 @@ def test_bad_records__are_named_and_checkpoints_kept(copied: Config, photos: Lis
         execute(config)
     for message in (
         'train-00000-of-00001, record 1: label 11 is not in 0 to 10 (--num_classes=11).',
-        'train-00000-of-00001, record 3: the image (5000 bytes) cannot be decoded',
+        'train-00000-of-00001, record 3: the image (5,000 bytes) cannot be decoded',
         'train-00000-of-00001, record 4: bounding boxes with missing corners',
         '--max_bad_records=0',
     ):

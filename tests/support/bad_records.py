@@ -41,7 +41,7 @@ DAMAGES: Dict[str, Tuple[Damage, str]] = {
     'boxes in whole numbers': (set_integer_boxes, 'image/object/bbox'),
     'a JPEG cut short': (
         lambda e: set_images(e, e.features.feature['image/encoded'].bytes_list.value[0][:5000]),
-        r'the image \(5000 bytes\) cannot be decoded',
+        r'the image \(5,000 bytes\) cannot be decoded',
     ),
     'random bytes': (lambda e: set_images(e, b'not a JPEG'), r'the image \(10 bytes\) cannot be decoded'),
 }

@@ -184,7 +184,7 @@ def notes_of(model: TrainedModel, evaluation: Evaluation, skipped: Sequence[reco
     if missed:
         notes.append(f'{missed}.')
     if skipped:
-        notes.append(f'Skipped records: {len(skipped)}. {"; ".join(map(str, skipped))}')
+        notes.append(f'Skipped records: {len(skipped):,}. {"; ".join(map(str, skipped))}')
     return notes
 
 

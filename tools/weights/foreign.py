@@ -410,7 +410,7 @@ def _finished(weights: Weights) -> Weights:
         return weights
     values, folded = fold_scales(values, architecture)
     note = (
-        f'  folded the scales of {len(folded)} layers into their kernels: evaluation computes the same; '
+        f'  folded the scales of {len(folded):,} layers into their kernels: evaluation computes the same; '
         'batch normalization in training removes them'
     )
     return weights._replace(values=values, notes=[*weights.notes, note] if folded else weights.notes)

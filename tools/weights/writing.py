@@ -68,7 +68,7 @@ def export(weights: Weights, path: str, kind: str, images: str = '') -> List[str
         options=', aux_logits=False' * (is_inception and not weights.has_auxiliary_head),
         loader='safetensors.torch.load_file' if path.endswith('.safetensors') else 'torch.load',
     )
-    return [f'wrote {path} for {kind}: {len(values)} variables', f'  to load it: {load}']
+    return [f'wrote {path} for {kind}: {len(values):,} variables', f'  to load it: {load}']
 
 
 def check_new_file(path: str, kind: str) -> None:
@@ -156,7 +156,7 @@ def import_into(
         network = ' '.join(flags[name] for name in names if name in flags)
         return [
             *notes,
-            f'wrote {model_dir}: a checkpoint of step 0 with {len(values)} variables, without a classifier',
+            f'wrote {model_dir}: a checkpoint of step 0 with {len(values):,} variables, without a classifier',
             f'  to begin a run from it: --init_from={shown(model_dir)} --init_except={HEAD} {network}'.rstrip(),
         ]
     if class_names:
@@ -165,8 +165,8 @@ def import_into(
         notes.append('  the classes have no names; --labels=FILE names them')
     return [
         *notes,
-        f'wrote {model_dir}: config.json, and a checkpoint of step 0 with {len(values)} variables and {len(trained)} '
-        'averages',
+        f'wrote {model_dir}: config.json, and a checkpoint of step 0 with {len(values):,} variables and '
+        f'{len(trained):,} averages',
         f'  to evaluate it: --mode=eval --eval_timeout=0 --model_dir={shown(model_dir)} --data_dir=DATA '
         + ' '.join(flags.values()),
     ]

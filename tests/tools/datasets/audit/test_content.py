@@ -67,7 +67,7 @@ def test_bad_records__are_found_at_their_positions(bad_dir: pathlib.Path) -> Non
     fields, images, boxes = report['errors']
     assert fields.startswith(f'train records that cannot be used: {len(bad_fields)}. ')
     assert images.startswith('train images that cannot be decoded')
-    assert f'record {undecodable[0]}: the image (5000 bytes) cannot be decoded' in images
+    assert f'record {undecodable[0]}: the image (5,000 bytes) cannot be decoded' in images
     assert f'boxes cannot be used: {len(bad_boxes)}. With --use_annotated_bbox, training' in boxes
     path = records.shard_path(str(bad_dir), records.TRAIN, 0, 1)
     by_run = {bad.position: bad.problem for bad in RecordChecker(6).search([path], print)}
