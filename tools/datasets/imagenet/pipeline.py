@@ -206,7 +206,9 @@ def _make_plan(
     labels = {synset: label for label, synset in enumerate(synsets, 1)}
     unseen = sorted({image.synset for image in images[VALIDATION]} - set(labels))
     if unseen:
-        raise DataError(f'{len(unseen):,} classes of validation images have no training images: {", ".join(unseen[:5])}.')
+        raise DataError(
+            f'{len(unseen):,} classes of validation images have no training images: {", ".join(unseen[:5])}.'
+        )
     kit = source.validation_labels
     words = imagenet_source.read_class_names(kit) if kit else {}
     # By synset; without the development kit, the synset itself.
@@ -416,7 +418,8 @@ def _finish(
     missing = sorted(set(plan.shards) - set(reports))
     if missing:
         raise DataError(
-            f'{data_dir}: {len(missing):,} record files were not written: {listed(missing)}. Run the same command again.'
+            f'{data_dir}: {len(missing):,} record files were not written: {listed(missing)}. Run the same command '
+            'again.'
         )
     of_split = {split: [shard for shard in plan.shards if shard.startswith(f'{split}-')] for split in expected}
     totals = {
