@@ -5,9 +5,10 @@
 
 import itertools
 import pathlib
-from typing import Any, Dict, List, NamedTuple
+from typing import Dict, List, NamedTuple
 
 from compat import tf
+from inception_v3.batch_norm import BatchNorm
 from inception_v3.networks import layers
 from inception_v3.networks.registry import NETWORKS
 
@@ -41,7 +42,9 @@ def blocks_of(name: str) -> List[Block]:
     with tf.Graph().as_default() as graph:
         images = tf.placeholder(tf.float32, [1, NETWORKS[name].size, NETWORKS[name].size, 3])
         options = {'rebuild_activations': False} if 'rebuild_activations' in NETWORKS[name].options else {}
-        NETWORKS[name].build(images, CLASSES, False, conv=layers.conv2d, norm=_parameters_of_norm, **options)
+        NETWORKS[name].build(
+            images, CLASSES, False, conv=layers.conv2d, norm=BatchNorm(is_training=False, decay=0.9), **options
+        )
         for variable in tf.trainable_variables():
             block = _block(variable.op.name)
             parameters[block] = parameters.get(block, 0) + int(variable.shape.num_elements())
@@ -53,14 +56,6 @@ def blocks_of(name: str) -> List[Block]:
             if outputs and (is_pool or block in parameters) and operation.type not in _READS:
                 shapes[block] = outputs[0].shape.as_list()[1:]
     return [Block(block, shape, parameters.get(block, 0)) for block, shape in shapes.items()]
-
-
-def _parameters_of_norm(inputs: tf.Tensor, scale_initializer: Any = None, *_: Any, **__: Any) -> tf.Tensor:
-    """Creates the parameters of a normalization, which leaves shapes as they are: half of a network's graph less."""
-    with tf.variable_scope('BatchNorm'):
-        for name in ('beta',) if scale_initializer is None else ('beta', 'gamma'):
-            tf.get_variable(name, inputs.shape[-1:], initializer=tf.zeros_initializer())
-    return inputs
 
 
 def _block(name: str) -> str:
