@@ -33,7 +33,7 @@ def number() -> Any:
     """The number of the current replica among all, from 0; an int32 scalar, or 0 without replicas."""
     if not are_several():
         return 0
-    # That of the first replica on this machine, of several machines.
+    # With several machines, the number of the first replica on this machine.
     first = getattr(tf.distribute.get_strategy().extended, 'first_replica', 0)
     return first + tf.distribute.get_replica_context().replica_id_in_sync_group
 

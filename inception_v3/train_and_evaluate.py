@@ -1,7 +1,7 @@
 """A run: training and evaluation in cycles, training alone, or evaluation of another run's checkpoints.
 
 Each cycle trains `--train_steps_per_eval` steps, evaluates the checkpoint that it ends with, and keeps it if it is the
-best so far. In the end, the run exports a SavedModel. A command that follows another goes on where that one ended.
+best so far. In the end, the run exports a SavedModel. The same command resumes an interrupted run.
 
 `Run` has the loop, in a guard (`run.guard`); `run.trainer.Trainer` trains the steps of a cycle, and
 `run.evaluator.Evaluator` evaluates a checkpoint.

@@ -31,7 +31,7 @@ from compat.messages import shown
 from console.json_content import from_json, record
 from inception_v3.machines import cluster
 
-# Of a message, in bytes; of a line of an error's text in it, in characters.
+# The longest message, in bytes, and the longest line of an error's text in it, in characters.
 _LONGEST, _LONGEST_TEXT = 1 << 18, 4096
 # Signs of life in the time after which a worker is lost, and the most seconds between two.
 _SIGNS, _SIGN_EVERY = 4, 10.0

@@ -95,7 +95,7 @@ class _Sums(tf.distribute.CrossDeviceOps):
 
     @property
     def _num_between_graph_workers(self) -> int:
-        # Of one value, TensorFlow would take this machine's for the sum.
+        # If there is one value, TensorFlow would take this machine's value for the sum.
         return self._machines
 
     def reduce_implementation(self, reduce_op: Any, value: Any, destinations: Any, *options: Any) -> Any:

@@ -196,7 +196,7 @@ def evaluation_in(values: Dict[str, Any]) -> Evaluation:
     content, has_digest = unsealed(values)
     made = record(Evaluation, {**content, 'changed': tuple(content.get('changed', ()))})
     datetime.datetime.fromisoformat(made.time)
-    # Those of earlier versions have no digest.
+    # Evaluations of earlier versions have no digest.
     problem = None if has_digest else made.contradiction()
     if problem:
         raise ValueError(problem)

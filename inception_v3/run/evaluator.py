@@ -84,7 +84,7 @@ class Evaluator:
             # Before the session restores the checkpoint.
             CheckpointFitsHook(checkpoint),
             EvaluationProgress(self._context.screen, batches),
-            # Of several machines, all take part in as many steps, with padding after their files.
+            # All machines take part in the same number of steps, with padding after their files.
             StepLimitHook(batches) if config.machines > 1 else None,
             RecoveryLimitHook(lambda: failures.check_reachable(config)),
             # After the session has restored the weights, which the averages replace.

@@ -39,7 +39,7 @@ class Trainer:
         self._context = context
         self._config = config
         self._is_first_cycle = True
-        # Of the first cycle: assigns the weights of --init_from.
+        # A hook of the first cycle, which assigns the weights of --init_from.
         self._begin_hook: Optional[tf.estimator.SessionRunHook] = None
         self.progress = TrainingProgress(context.screen, config)
         self._start = StartRecorder(config, context.data_set)

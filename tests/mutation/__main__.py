@@ -174,7 +174,8 @@ def map_tests(tree: pathlib.Path, folder: pathlib.Path, files: Set[str]) -> Dict
         began = time.monotonic()
         code, tests = in_fork(work, folder / 'map.log', 1800) or (None, {})
         if code is None:
-            print(f'not mapped: {chunk[0]} and the {len(chunk) - 1} after it; see {folder}/map.log', file=sys.stderr)
+            # Kept as mapped, these files would have no tests.
+            sys.exit(f'not mapped: {chunk[0]} and the {len(chunk) - 1} after it; see {folder}/map.log')
         print(f'mapped {start + len(chunk)} of {len(missing)} files in {time.monotonic() - began:.0f} s', flush=True)
         for path in chunk:
             name = str(path.relative_to(tree))

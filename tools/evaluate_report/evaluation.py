@@ -164,7 +164,7 @@ def notes_on_training_files(trained: Config, config: Config, paths: Sequence[str
     with contextlib.suppress(records.DataError, remote.RemoteError, tf.errors.OpError):
         training = source.find(records.TRAIN) if source.is_named([records.TRAIN]) else []
         both = copies_among(paths, training)
-        # Those of the same data set have been reported.
+        # Copies within the data set of training have been reported.
         if both and (config.data_dir, config.train_files) != (trained.data_dir, trained.train_files):
             yield f'{config.source.flag(records.VALIDATION)}: {overlap(both, paths)}'
 

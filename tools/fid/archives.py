@@ -83,6 +83,6 @@ def _opened(path: str) -> Iterator[Tuple[Any, Any]]:
     inputs.check(path)
     with zipfile.ZipFile(path) as archive, archive.open(f'{IMAGES}.npy') as file:
         if np.lib.format.read_magic(file) != (1, 0):
-            # Those have headers of up to 4 GiB, for arrays of records.
+            # Later versions of the format have headers of up to 4 GiB, for arrays of records.
             raise ValueError(f'{IMAGES} is no array of numbers')
         yield np.lib.format.read_array_header_1_0(file), file

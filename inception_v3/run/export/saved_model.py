@@ -57,7 +57,7 @@ def export_saved_model(
         logger.info('%s is a SavedModel of this checkpoint already', existing)
         return existing
     receive = functools.partial(_receive_image_bytes, config)
-    # Of this export alone: two commands may export the same run at a time.
+    # A name for this export alone: two commands may export the same run at the same time.
     unfinished = os.path.join(str(config.export_dir), f'{_unfinished_name(config)}-{secrets.token_hex(4)}')
     try:
         path = estimator.export_saved_model(unfinished, receive, checkpoint_path=checkpoint).decode()

@@ -87,7 +87,7 @@ class TrainingProgress(Watcher):
         self._config = config
         self._step_lines: Optional[StepLines] = None
         self._images, self._seconds = 0, 0.0
-        # Of the current cycle.
+        # The last step and the rate of the current cycle.
         self._last: Optional[Step] = None
         self._rate: Optional[float] = None
         self._has_shown_left = False

@@ -83,7 +83,7 @@ class Termination(tf.estimator.SessionRunHook):
         name, error, same_request = _SIGNALS[number]
         with self._lock:
             now = time.monotonic()
-            # Of a request that another worker has received, this may be this one's own signal.
+            # If another worker has received the request, this may be the same signal, sent to this worker.
             if self._received_at is None:
                 self._received_at = now
             if self.request and now - self._received_at < same_request:

@@ -22,7 +22,7 @@ _SPLIT_WORDS = {
 }
 _SPLIT_WORD = re.compile(rf'({"|".join(sorted(_SPLIT_WORDS, key=len, reverse=True))})(?:set|data|images?|imgs?|val)?')
 _FORMATS = {'images', 'imgs', 'img', 'jpg', 'jpgs', 'jpeg', 'jpegs', 'png', 'pngs'}
-# Those that name images only beside a companion: they are names of classes, too.
+# Names that mean images only beside a companion: they are names of classes, too.
 _PICTURES = {'image', 'photo', 'photos', 'picture', 'pictures', 'pics', 'frames', 'scans', 'slices', 'input', 'inputs'}
 _COMPANIONS = {
     *('annotation', 'annotations', 'annots', 'mask', 'masks', 'label', 'labels', 'segmentation', 'segmentations'),
