@@ -22,6 +22,7 @@ import signal
 import subprocess
 import sys
 import time
+import traceback
 import warnings
 from fnmatch import fnmatch
 from typing import Any, Callable, Dict, List, Set, Tuple
@@ -120,6 +121,8 @@ def in_fork(work: Callable[[], Any], log: pathlib.Path, limit: float) -> Any:
             os.dup2(output, 2)
             result = work()
             answer.write_text(json.dumps(result))
+        except BaseException:
+            traceback.print_exc()
         finally:
             os._exit(0)
     end, done = time.monotonic() + limit, 0
@@ -161,15 +164,10 @@ def map_tests(tree: pathlib.Path, folder: pathlib.Path, files: Set[str]) -> Dict
         chunk = missing[start : start + CHUNK]
 
         def work(chunk: List[pathlib.Path] = chunk) -> Any:
-            from tensorflow.python.autograph.core import ag_ctx
-
             from tests.mutation.line_map import LineMap
 
             plugin = LineMap(tree, files)
-            # AutoGraph, which a strategy and Keras apply, executes copies of the lines.
-            with ag_ctx.ControlStatusCtx(ag_ctx.Status.DISABLED):
-                code = run_pytest([str(path) for path in chunk], plugin, folder)
-            return code, plugin.tests
+            return run_pytest([str(path) for path in chunk], plugin, folder), plugin.tests
 
         began = time.monotonic()
         code, tests = in_fork(work, folder / 'map.log', 1800) or (None, {})
