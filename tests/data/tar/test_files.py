@@ -214,3 +214,13 @@ def test_a_part_that_no_sample_has_is_not_explained(tmp_path: pathlib.Path) -> N
         assert [sample.cause for sample in packed.samples()][1:] == ['']
     (sample, _) = shard.Shard(write_tar(tmp_path / 'train-00001.tar', [('1.jpg', b'x'), ('2.cls', b'2')])).samples()
     assert sample.reason.endswith('or that of --label_key.')
+
+
+def test_read__takes_what_is_read_ahead_from_memory(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / 'train-00000.tar'
+    path.write_bytes(b'12345678')
+    with shard.Shard(str(path)) as packed:
+        assert packed.read(2, 2) == b'34'
+        path.write_bytes(b'abcdefgh')
+        # From memory; then from the file, since what was read ahead begins later.
+        assert (packed.read(4, 2), packed.read(1, 2), packed.read(3, 9)) == (b'56', b'bc', b'defgh')
