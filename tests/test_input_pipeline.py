@@ -98,6 +98,13 @@ def test_prefetch_enabled__keeps_two_batches_of_each_replica_ready(
     assert [tf.get_static_value(o.inputs[1]) for o in operations if o.type == 'PrefetchDataset'] == sizes
 
 
+def test_evaluation__on_two_replicas_has_a_batch_of_padding_for_the_second(
+    config: Config, evaluated: List[Batch]
+) -> None:
+    *found, (_, padding) = read(dataclasses.replace(config, num_gpus=2, accelerator='cpu'), False, 4)
+    assert len(found) == len(evaluated) and {*padding} == {PADDING_LABEL}
+
+
 def test_transpose_enabled__moves_the_batch_to_the_last_axis(config: Config, evaluated: List[Batch]) -> None:
     (plain, labels), *_ = evaluated
     (transposed, same_labels), *_ = read(dataclasses.replace(config, transpose_enabled=True), False, 4)

@@ -221,6 +221,14 @@ def test_read__takes_what_is_read_ahead_from_memory(tmp_path: pathlib.Path) -> N
     path.write_bytes(b'12345678')
     with shard.Shard(str(path)) as packed:
         assert packed.read(2, 2) == b'34'
-        path.write_bytes(b'abcdefgh')
-        # From memory; then from the file, since what was read ahead begins later.
-        assert (packed.read(4, 2), packed.read(1, 2), packed.read(3, 9)) == (b'56', b'bc', b'defgh')
+    path.unlink()
+    assert (packed.read(2, 6), packed.read(4, 2)) == (b'345678', b'56')
+    # Before what was read ahead.
+    with pytest.raises(Exception, match='train-00000'):
+        packed.read(1, 2)
+
+
+def test_long_name__is_joined_from_both_fields_of_a_header(tmp_path: pathlib.Path) -> None:
+    name = f'{"a" * 60}/{"b" * 60}/1.jpg'
+    with shard.Shard(write_tar(tmp_path / 'train-00000.tar', [(name, b'x')])) as packed:
+        assert [member.name for sample in packed.everything() for member in sample.members] == [name.encode()]
