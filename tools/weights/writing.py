@@ -32,18 +32,19 @@ _LAST_MAP = 8
 def export(weights: Weights, path: str, kind: str, images: str = '') -> List[str]:
     """Writes a file, or a checkpoint, for another framework: a name in `TARGETS`.
 
-    The framework gives the network images in a range of `changes.images_of`; empty for its usual one. Returns lines
-    about what was written. Raises WeightsError if the framework has no such network, or if that cannot be changed to
-    the images. A file that exists is replaced: see `check_new_file`.
+    The framework gives the network images in a range of `changes.images_of`; empty for its usual one, which for kinds
+    of any width is that of `settings_of`. Returns lines about what was written. Raises WeightsError if the framework
+    has no such network, or if that cannot be changed to the images. A file that exists is replaced: see
+    `check_new_file`.
     """
     target, architecture = TARGETS[kind], weights.architecture
     _check(weights, kind, images)
     if not target.has_auxiliary_head:
         weights = weights._replace(values=without(weights.values, [architecture.auxiliary]))
     values, is_inception = weights.values, architecture.name == 'inception_v3'
-    if target.is_published:
-        usual = 'inception' if is_inception else 'imagenet'
-        values = change_images(values, architecture, weights.images, images or usual)
+    published = 'inception' if is_inception else 'imagenet'
+    usual = published if target.is_published else settings_of(weights).preprocessing
+    values = change_images(values, architecture, weights.images, images or usual)
     if kind == 'slim':
         write_checkpoint(path, {**values, tf.GraphKeys.GLOBAL_STEP: np.int64(0)})
     elif kind == 'keras':
@@ -68,7 +69,8 @@ def export(weights: Weights, path: str, kind: str, images: str = '') -> List[str
         options=', aux_logits=False' * (is_inception and not weights.has_auxiliary_head),
         loader='safetensors.torch.load_file' if path.endswith('.safetensors') else 'torch.load',
     )
-    return [f'wrote {path} for {kind}: {len(values):,} variables', f'  to load it: {load}']
+    pixels = '' if target.is_published else f', for images of --preprocessing={usual}'
+    return [f'wrote {path} for {kind}: {len(values):,} variables{pixels}', f'  to load it: {load}']
 
 
 def check_new_file(path: str, kind: str) -> None:

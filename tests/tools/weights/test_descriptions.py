@@ -93,15 +93,23 @@ def test_import__of_a_hub_folder_keeps_logits_size_and_names(files: Any, tmp_pat
     assert trained_data_of(config, trained_model.find(run).checkpoint).class_names == NAMES
 
 
-def test_import__prints_what_is_assumed_and_takes_unit_pixels(tmp_path: Any, capsys: Any) -> None:
-    run = imported(hub(tmp_path, config={'learning_rate': 3}), tmp_path)
+def test_unit_pixels__go_into_the_first_layer(tmp_path: Any) -> None:
+    source = os.path.join(hub(tmp_path), 'model.safetensors')
+    flags = ['--pixels=unit', f'--depth_multiplier={NARROW}']
+    expected = first_outputs(narrow().values, PATCH)
+    files = {kind: str(tmp_path / f'unit{ending}') for kind, ending in (('npz', '.npz'), ('slim', '.ckpt'))}
+    for kind, path in files.items():
+        assert command.main(['export', source, path, f'--to={kind}', *flags]) == 0
+    for path in (*files.values(), imported(source, tmp_path, '--pixels=unit')):
+        outputs = first_outputs(sources.read(path).values, 2 * PATCH - 1)
+        np.testing.assert_allclose(outputs, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_import__prints_what_is_assumed(tmp_path: Any, capsys: Any) -> None:
+    imported(hub(tmp_path, config={'learning_rate': 3}), tmp_path)
     out = capsys.readouterr().out
     assert '  assumed: pixels in [-1, 1] (--pixels=inception); images of 299 x 299\n' in out
     assert 'the classes have no names; --labels=FILE names them' in out
-    (tmp_path / 'unit').mkdir()
-    unit = imported(str(tmp_path / 'model.safetensors'), tmp_path / 'unit', '--pixels=unit')
-    expected = first_outputs(sources.read(run).values, PATCH)
-    np.testing.assert_allclose(first_outputs(sources.read(unit).values, 2 * PATCH - 1), expected, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize(

@@ -150,8 +150,9 @@ def test_export__says_how_to_load_the_file(
     monkeypatch.setattr(writing, 'inception', lambda: architecture.inception(NARROW))
     path, weights = str(tmp_path / path), narrow() if head else without(narrow(), 'AuxLogits')
     variables = len(weights.values)
+    pixels = ', for images of --preprocessing=inception' if kind in ('npz', 'slim') else ''
     assert writing.export(weights, path, kind) == [
-        f'wrote {path} for {kind}: {variables} variables',
+        f'wrote {path} for {kind}: {variables} variables{pixels}',
         f'  to load it: {expression.format(path=path)}',
     ]
     if kind in ('torchvision', 'timm'):
