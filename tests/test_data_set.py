@@ -197,11 +197,11 @@ def test_notes_on_files__name_hosts_that_change_the_order_of_a_seed(
 ) -> None:
     tpu: Dict[str, Any] = {'tpu': f'emulated:{cores}x{hosts}', 'num_shards': cores}
     config = Config(data_dir=folder, train_batch_size=batch, num_train_images=1000, **tpu)
-    for seed, expected in ((3, notes), (None, 0)):
+    for seed, expected in ((0, notes), (None, 0)):
         seeded = dataclasses.replace(config, seed=seed)
         found = [*data_set.notes_on_files(seeded, 'train', config.source.find('train'))]
         message = (
-            f'--seed=3: with {hosts} hosts, batches have other images than with any number of hosts that divides '
+            f'--seed=0: with {hosts} hosts, batches have other images than with any number of hosts that divides '
             f'{lanes}.'
         )
         assert [note for note in found if note.startswith('--seed')] == [message] * expected

@@ -112,6 +112,18 @@ def test_count__reads_each_file_once(tmp_path: pathlib.Path) -> None:
     assert counter.files[3:] == ['train-00001-of-00003', 'validation-00000-of-00001']
 
 
+def test_count__keeps_counts_written_in_the_meantime(tmp_path: pathlib.Path) -> None:
+    paths, counter = written(tmp_path, records.TRAIN, [3, 2]), Counter()
+
+    def while_another_counts(of: Sequence[str]) -> List[int]:
+        record_counts.count(paths[1:], counter)
+        return counter(of)
+
+    record_counts.count(paths[:1], while_another_counts)
+    assert [each.records for each in record_counts.count(paths, counter)] == [3, 2]
+    assert counter.files == ['train-00001-of-00002', 'train-00000-of-00002']
+
+
 def test_counts__are_kept_in_the_folder_of_each_file(tmp_path: pathlib.Path) -> None:
     (tmp_path / 'a').mkdir()
     (tmp_path / 'b').mkdir()

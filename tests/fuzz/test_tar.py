@@ -13,7 +13,6 @@ import pytest
 
 from compat import tf
 from data import checks, records
-from data.tar import reader as tar_reader
 from data.tar.layout import BLOCK
 from data.tar.shard import SampleChecker
 from data.tf_example import Fields
@@ -152,8 +151,6 @@ def refusal(good: bytes) -> Callable[[bytes], bool]:
 
 def main(cases: int, folder: pathlib.Path) -> None:
     images = real_images()
-    # Small pieces: damage lies in all places of a window, and across windows.
-    tar_reader.PIECE = 1000
     reader, is_refused = Reader(str(folder / 'read.tar')), refusal(b'%020d' % 1 + images[0][1])
     checker = SampleChecker(NUM_CLASSES, False, Fields())
     auditor = ShardAuditor('tar', Fields(), NUM_CLASSES, multiprocessing.get_context('spawn').Value('q', 0))

@@ -342,6 +342,17 @@ def test_join__ends_if_another_program_has_the_port_of_the_first() -> None:
     )
 
 
+def test_join__waits_for_the_first_after_another_program_has_left_its_port() -> None:
+    workers = Workers(2, timeout=1)
+    with socket.socket() as other:
+        other.bind(('127.0.0.1', cluster.channel_port(workers.addresses)))
+        other.listen()
+        waiting = workers.start(1)
+        other.accept()[0].close()
+    time.sleep(1.5)
+    assert workers.start(0).get(timeout=20) is None and waiting.get(timeout=20) is None
+
+
 def test_opened__tells_its_error_and_ends_the_process_for_another(monkeypatch: Any) -> None:
     workers = Workers(2)
     places = [cluster.Place(tuple(workers.addresses), number, 30) for number in (0, 1)]

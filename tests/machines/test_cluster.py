@@ -81,6 +81,7 @@ def test_flags_of__chief_is_the_first_worker(value: str, hosts: Optional[str], i
         (json.dumps({'task': {'type': 'worker', 'Index': 1}}), '"Index" must be written "index"'),
         (tf_config('worker', 0, worker=[]), '"cluster" names no machine'),
         (tf_config('worker', 1), 'there is no "cluster", but "task" is "worker" 1'),
+        (tf_config('trainer', 0), 'there is no "cluster", but "task" is "trainer" 0'),
         (json.dumps({'worker': [A, B], 'task': {'type': 'worker', 'index': 0}}), '"worker" must be inside "cluster"'),
         (tf_config('worker', 0, worker=['a:1', 'A:1']), 'a:1 is the address of two workers'),
         (tf_config('worker', 0, worker=[A, A]), 'is the address of two workers'),
@@ -141,6 +142,8 @@ def test_place_of__is_known_although_other_flags_are_wrong(arguments: str) -> No
     own = ['--worker_hosts', f'{A},{B}', '--task_index=1']
     assert flags.place_of(['main', *arguments.split(), *own], '') == place
     assert flags.place_of(['main', *arguments.split()], tf_config('worker', 1, worker=[A, B])) == place
+    # Flags override TF_CONFIG.
+    assert flags.place_of(['main', *arguments.split(), *own], tf_config('worker', 0, worker=[B, A])) == place
 
 
 def test_place_of__reads_the_timeout_and_flag_files(tmp_path: Any) -> None:

@@ -1,20 +1,16 @@
 """The input pipeline's readers of tar shards."""
 
 from typing import Any
-from unittest import mock
 
 import pytest
 
-from data.tar import reader as tar_reader
 from data.tar.layout import DOCUMENTED_LABEL, Label, label_of
 from tests.data.tar.readers import Reader
 from tests.support.tiers import further
 
 
 def _reader(tmp_path_factory: Any, label: Label) -> Reader:
-    # Windows of few blocks, and no whole ones: headers, contents and the end lie across pieces in all ways.
-    with mock.patch.multiple(tar_reader, PIECE=700, _CHUNK=100):
-        return Reader(str(tmp_path_factory.mktemp('reader') / 'train-00000.tar'), label)
+    return Reader(str(tmp_path_factory.mktemp('reader') / 'train-00000.tar'), label)
 
 
 @pytest.fixture(scope='session')

@@ -3,7 +3,8 @@
 import os
 import pathlib
 import tarfile
-from typing import List
+from typing import Any, List
+from unittest import mock
 
 from compat import tf
 from data.tar import reader as tar_reader
@@ -26,15 +27,23 @@ class Reader:
     def __init__(self, path: str, label: Label = DOCUMENTED_LABEL) -> None:
         self.path, self.label = path, label
         with tf.Graph().as_default() as graph:
-            paths = tf.data.Dataset.from_tensors(path).repeat()
-            options = tf.data.Options()
-            # Among them is one that reads ahead, before the file has its next content.
-            options.experimental_optimization.apply_default_optimizations = False
-            samples = paths.flat_map(self._samples_and_end).with_options(options)
-            iterator = tf.data.make_initializable_iterator(samples)
-            self._next = iterator.get_next()
+            # Windows of few blocks, and no whole ones: headers, contents and the end lie across pieces in all ways.
+            with mock.patch.multiple(tar_reader, PIECE=700, _CHUNK=100):
+                in_pieces = self._iterator()
+            # A small shard is one window, also if it is loaded as a whole.
+            with mock.patch.object(tar_reader, 'is_read_whole', lambda path: True):
+                as_a_whole = self._iterator()
+            iterators = (self._iterator(), in_pieces, as_a_whole)
+            self._next = [iterator.get_next() for iterator in iterators]
         self._session = tf.Session(graph=graph)
-        self._session.run(iterator.initializer)
+        self._session.run([iterator.initializer for iterator in iterators])
+
+    def _iterator(self) -> tf.data.Iterator:
+        paths = tf.data.Dataset.from_tensors(self.path).repeat()
+        options = tf.data.Options()
+        # Among them is one that reads ahead, before the file has its next content.
+        options.experimental_optimization.apply_default_optimizations = False
+        return tf.data.make_initializable_iterator(paths.flat_map(self._samples_and_end).with_options(options))
 
     @tf.autograph.experimental.do_not_convert
     def _samples_and_end(self, path: tf.Tensor) -> tf.data.Dataset:
@@ -44,9 +53,14 @@ class Reader:
 
     def read(self, shard: bytes) -> List[bytes]:
         pathlib.Path(self.path).write_bytes(shard)
+        samples, *others = map(self._all, self._next)
+        assert others == [samples] * 2
+        return samples
+
+    def _all(self, following: Any) -> List[bytes]:
         samples: List[bytes] = []
         while True:
-            is_end, sample = self._session.run(self._next)
+            is_end, sample = self._session.run(following)
             if is_end:
                 return samples
             samples.append(sample)

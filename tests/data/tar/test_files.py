@@ -79,7 +79,7 @@ def test_check_not_empty__refuses_empty_shards(tmp_path: pathlib.Path) -> None:
         (['1.jpg', '2.jpg', '1.cls', '2.cls'], 'cls', '1: no label: beside the image'),
         (['1.jpg', '1.txt'], 'cls', '1: no label: .* or that of --label_key'),
         (['1.jpg', '1.txt'], 'txt', ''),
-        (['README', '._1.jpg', '1.jpg', '._1.cls', '1.cls'], 'cls', ''),
+        (['README', '._1.jpg', '1.jpg', '._1.cls', 'a.b/c', '1.cls'], 'cls', ''),
         (['', '1.jpg', '1.cls'], 'cls', ''),
     ],
 )
@@ -95,7 +95,7 @@ def test_check_keys__names_the_problem(
     (entry, *_) = [each for each in of_tar(path, 11, fields) if each.left_out is None]
     found = dict(entry.problems).get('bad_fields', '')
     assert re.match(problem.partition(': ')[2], found) and bool(found) == bool(problem)
-    notes = [f'{path}: left out 3 files of no sample, such as README, ._1.jpg, ._1.cls']
+    notes = [f'{path}: left out 4 files of no sample, such as README, ._1.jpg, ._1.cls']
     notes = [f'{path}: left out 1 file of no sample, such as '] if '' in files else notes
     assert caplog.messages == (notes if {'', 'README'} & {*files} else [])
 

@@ -102,6 +102,10 @@ SHARDS: Dict[str, Tuple[bytes, List[bytes]]] = {
         tar_of([(f'{LETTERS[0]}/1.jpg', b'one'), (f'{LETTERS[0]}/1.cls', b'1'), (f'{LETTERS[1]}/1.cls', b'2')]),
         [OF_1, bad(Problem.NO_IMAGE)],
     ),
+    'names that fill their field': (
+        tar_of([(f'{"x" * 96}.jpg', b'one'), (f'{"x" * 96}.cls', b'1')], tarfile.PAX_FORMAT),
+        [OF_1],
+    ),
     # As macOS's tar writes them, with a file of attributes before each file.
     'files without a key': (
         tar_of([('._1.jpg', b'0'), ('1.jpg', b'1'), ('README', b'2'), ('._1.cls', b'3'), ('1.cls', b'4')]),
@@ -239,6 +243,8 @@ def test_files_of_no_sample__are_left_out(reader: Reader) -> None:
     others = LEFT_OUT * 4
     assert both(reader, tar_of(others)) == []
     shard = tar_of([*others, *samples[0], *others, *samples[1], *samples[2], *others])
+    # Folders are not counted.
+    shard = member('x', b'', tarfile.DIRTYPE) + shard
     assert both(reader, shard) == [fine(key, b'j' * 700) for key in range(1, 4)]
     with Shard(reader.path) as content:
         left_out = [member.name for each in content.everything() if not each.image for member in each.members]

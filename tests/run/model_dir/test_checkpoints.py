@@ -204,7 +204,7 @@ def test_check_undamaged__finds_truncated_and_missing_files(tmp_path: Any, file_
     path = file_of(tmp_path, 1)
     for size in (os.path.getsize(path) // 2, 0):
         os.truncate(path, size)
-        with pytest.raises(DamagedError):
+        with pytest.raises(DamagedError, match=rf'is damaged \({os.path.basename(path)}: '):
             check_undamaged(str(tmp_path / 'model.ckpt-1'))
     os.remove(path)
     with pytest.raises(DamagedError, match='files are missing'):
@@ -227,6 +227,13 @@ def test_skip_damaged__moves_and_logs_damaged_checkpoints(tmp_path: Any, caplog:
     save(tmp_path, 3, 4)
     check_undamaged(str(tmp_path / 'model.ckpt-4'))
     assert listed(tmp_path) == [NAME.format(step) for step in range(1, 5)]
+
+
+def test_skip_damaged__replaces_a_list_of_one(tmp_path: Any) -> None:
+    save(tmp_path, 1, 2)
+    (tmp_path / 'checkpoint').write_text('model_checkpoint_path: "model.ckpt-2"\n')
+    flip(data_of(tmp_path, 2), 9)
+    assert skip_damaged(str(tmp_path)) == latest_checkpoint(str(tmp_path)) == str(tmp_path / 'model.ckpt-1')
 
 
 def test_skip_damaged__respects_lists_and_survives_damaged_checkpoints_alone(tmp_path: Any) -> None:
