@@ -194,7 +194,7 @@ def _resize(image: tf.Tensor, height: int, width: int, method: tf.image.ResizeMe
         return tf.cast(tf.image.resize(image, [height, width], method), tf.float32)
 
     if method != tf.image.ResizeMethod.BILINEAR:
-        return resize(tf.cast(image, tf.float32))
+        return resize(image)
     return with_fewest_conversions(resize, image, height, width)
 
 

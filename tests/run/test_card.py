@@ -46,6 +46,7 @@ WHOLE = """# inception_v3, exported as onnx
 
 - pets: my \\\\| folder; 6,000 training and 359 validation images, fingerprint {fingerprint}
 - trained before on toys
+- trained before on tools
 - and a note
 
 ## Flags of the run that are not the defaults
@@ -70,7 +71,7 @@ def of(config: Config = CONFIG, own: Origin = ORIGIN, learned: TrainedData = LEA
 
 
 def test_card__says_what_the_export_is_of() -> None:
-    text = of(learned=TrainedData(INFO, ('toys',), 'and a note'))
+    text = of(learned=TrainedData(INFO, ('toys', 'tools'), 'and a note'))
     expected = WHOLE.replace('\\\\', '\\').format(fingerprint='a' * 64)
     assert text.startswith(expected)
     limits = text[len(expected) :]
@@ -82,6 +83,7 @@ def test_card__says_what_the_export_is_of() -> None:
     [
         ({'own': ORIGIN._replace(weights='raw')}, 'weights: weights as trained, not averages, of step'),
         ({'own': ORIGIN._replace(top_1=None, images=None)}, '- checkpoint: this step has no evaluation\n'),
+        ({'own': ORIGIN._replace(top_1=0.0, images=10)}, '- checkpoint: top-1 0.00% of 10 validation images'),
         ({'own': ORIGIN._replace(images=0)}, '- checkpoint: this step has no evaluation\n'),
         ({'config': Config(use_data='fake')}, '- made-up images\n'),
         ({'learned': TrainedData(None)}, '- 6,000 training images, without a description\n'),

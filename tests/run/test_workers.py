@@ -1,5 +1,6 @@
 """Tests of a worker's part in a run that needs no other process."""
 
+import concurrent.futures
 import contextlib
 import dataclasses
 import glob
@@ -37,6 +38,23 @@ def test_joined__leaves_telling_an_early_error_to_the_opener(small_config: Confi
             pass
     assert not opened._has_left
     opened.leave(at_once=True)
+
+
+def test_joined__tells_an_early_error_over_its_own_connection(small_config: Config, tmp_path: Any) -> None:
+    addresses = free_addresses(2)
+
+    def error_of(number: int) -> str:
+        own: Dict[str, Any] = {'worker_hosts': ','.join(addresses), 'task_index': number, 'model_dir': str(tmp_path)}
+        workers = Workers(dataclasses.replace(small_config, **own), Termination(lambda error: None))
+        with pytest.raises(CommandError) as error, workers.joined(None):
+            pass
+        return str(error.value)
+
+    with socket.socket() as other, concurrent.futures.ThreadPoolExecutor(2) as pool:
+        other.bind(('', cluster.host_and_port(addresses[0])[1]))
+        other.listen()
+        first, second = pool.map(error_of, (0, 1))
+    assert 'is in use' in first and first in second
 
 
 def of_two(

@@ -123,10 +123,19 @@ def test_draw__reduces_large_images_with_their_outline(config: Config, photos: L
     assert (columns.start, columns.stop) == pytest.approx((1024 / 16, 1024 * 15 / 16), abs=1)
 
 
-def test_draw__keeps_a_row_of_a_very_wide_image(config: Config, tmp_path: Any) -> None:
+def test_draw__keeps_a_row_of_a_very_wide_image_and_the_threads_of_training(
+    config: Config, tmp_path: Any, monkeypatch: Any
+) -> None:
     write_records(tmp_path, 'validation', [record_of(np.full([1, 3000, 3], 90, np.uint8))])
-    whole, _ = drawn_images(dataclasses.replace(config, data_dir=str(tmp_path)), False).values()
-    assert whole.shape == (1, 1024, 3)
+    threads, session = [], tf.Session
+
+    def recorded(config: tf.ConfigProto) -> tf.Session:
+        threads.append(config.intra_op_parallelism_threads)
+        return session(config=config)
+
+    monkeypatch.setattr(tf, 'Session', recorded)
+    whole, _ = drawn_images(dataclasses.replace(config, data_dir=str(tmp_path), intra_op_threads=3), False).values()
+    assert whole.shape == (1, 1024, 3) and threads[0] == 3
 
 
 @pytest.mark.program

@@ -106,6 +106,11 @@ def test_functions__are_searched_once_each() -> None:
     assert [flaw.type for flaw in supported.unsupported(calls)] == ['EagerPyFunc']
 
 
+def test_unsupported__names_the_types_that_have_no_kernel() -> None:
+    (flaw,) = supported.unsupported([tf.raw_ops.Empty(shape=[2], dtype=tf.string).op])
+    assert flaw.problem == 'XLA has no kernel for int32, string, so a TPU core cannot run it'
+
+
 @pytest.mark.parametrize(('number', 'last'), [(10, '9'), (11, 'and 1 more')])
 def test_refuse__names_ten_flaws(number: int, last: str) -> None:
     flaws = [supported.Flaw(str(i), 'Kind', 'file.py:1', 'problem') for i in range(number)]
