@@ -1,9 +1,8 @@
-"""Everything that one does around a run: data sets, predictions, reports, exports, studies, benchmarks.
+"""Tools around a run: data sets, predictions, reports, exports, studies, benchmarks.
 
-The rule: imports point one way. The tools import the program, and nothing below imports a tool but the two entries:
-`inception_v3.main`, for the digits, and `inception_v3_tpu`, for the commands. Both say what is missing without them. So
-each folder here may be removed. With all of them gone, the program still trains, evaluates, resumes and exports on a
-data set that is there.
+Imports point one way: the tools import the program. Only two entries import tools: `inception_v3.main`, to make the
+digits, and `inception_v3_tpu`, for the commands. Both report a missing tool, so each folder here may be removed. With
+all of them gone, the program still trains, evaluates, resumes and exports, given a data set.
 
-To begin: `predict`, or for data sets `datasets.from_folder`.
+Start reading with `predict`, or for data sets with `datasets.from_folder`.
 """

@@ -27,7 +27,7 @@ def png(figure: Any) -> bytes:
 
 def on_page(png: bytes) -> Tuple[str, int]:
     """The data URI of a figure, and the width in CSS pixels at which its text has the intended size."""
-    # A PNG file has its width in the bytes 16 to 19.
+    # Bytes 16 to 19 of a PNG file are its width.
     width = int.from_bytes(png[16:20], 'big') * _PAGE_PIXELS_PER_INCH / DOTS_PER_INCH
     return html.data_uri(png, 'image/png'), round(width)
 

@@ -1,4 +1,4 @@
-"""The estimate of a run from its configuration, which `plan` draws and `preflight` judges."""
+"""Estimates a run from its configuration; `plan` draws the estimate, and `preflight` checks it."""
 
 import dataclasses
 from typing import List, NamedTuple, Optional, Tuple
@@ -16,22 +16,22 @@ from inception_v3.tpu import topology
 from inception_v3.weights import beginning, sources
 from preprocessing.steps import whole_image_box
 
-# The TPU time of the guide's sample trace, which names no TPU, no batch, and does not say whether this is a step.
+# The TPU time in the guide's sample trace. The guide names no TPU and no batch, and may not mean a single step.
 ASSUMED_STEP_MS = 815.0
-# The most points of a curve; more than a figure has columns of pixels.
+# The most points of a curve: more than a figure's width in pixels.
 _POINTS = 4000
-# A float32 error is smaller, an overshoot larger.
+# A tolerance above float32's rounding errors and below any overshoot.
 _ROUNDING = 1e-6
 _LABEL_BYTES = 4
 # A TPU stores the first and the last axis of a tensor in tiles; the compiler chooses which of them is in the lanes.
 _SUBLANES, _LANES = 8, 128
 _STEP_BYTES = 8
-# The fields that make the documented curve.
+# The fields that determine the documented curve.
 _SCHEDULE = ('learning_rate', 'schedule', 'learning_rate_decay', 'learning_rate_decay_epochs')
 
 
 class Overshoot(NamedTuple):
-    """The epoch, from 0, in which a warm-up is above the curve the most: its `rate`, and `plain` without warm-up."""
+    """The epoch, from 0, in which a warm-up exceeds the curve most; its `rate`, and the `plain` one without warm-up."""
 
     epoch: int
     rate: float
@@ -41,8 +41,8 @@ class Overshoot(NamedTuple):
 class Estimate:
     """The schedules and sizes of a run, computed without a TensorFlow session.
 
-    Hours, and the images per second of each host, are for steps of `step_ms` milliseconds. The curves of the learning
-    rate, the run's and the documented one without warm-up, have points at `steps`.
+    Hours, and the images per second of each host, assume steps of `step_ms` milliseconds. The curves of the learning
+    rate, `rates` of the run and `documented` without warm-up, have points at `steps`.
     """
 
     def __init__(self, config: Config, step_ms: float = ASSUMED_STEP_MS, chooses_statistics: bool = False):
@@ -72,9 +72,9 @@ class Estimate:
 
     @property
     def warnings(self) -> List[str]:
-        """Sentences about a warm-up that overshoots, and about a decay of batch normalization for other cores.
+        """Warnings about a warm-up that overshoots, and a decay of batch normalization for another number of cores.
 
-        A preset for few images chooses that decay for them (`CommandLine.chooses_statistics`), without a warning.
+        There is no warning about a decay that a preset for few images chooses (`CommandLine.chooses_statistics`).
         """
         found, over = [None if self.chooses_statistics else decay_warning(self.config)], self.overshoot
         if over:
@@ -88,7 +88,7 @@ class Estimate:
 
 
 def _overshoot(config: Config) -> Optional[Overshoot]:
-    # The other schedules rise to the curve and no further.
+    # With the other schedules, the warm-up never exceeds the curve.
     if not config.use_learning_rate_warmup or config.schedule != 'exponential':
         return None
     without = dataclasses.replace(config, use_learning_rate_warmup=False)
@@ -104,7 +104,7 @@ def _overshoot(config: Config) -> Optional[Overshoot]:
 
 
 def weights_of(config: Config, checkpoint: Optional[str]) -> Tuple[List[Tuple[str, str]], List[str]]:
-    """Rows and warnings about the weights of `--init_from` that a run begins from, unless it resumes from a checkpoint.
+    """Rows and warnings about the weights of `--init_from`, which a run that resumes from a checkpoint does not read.
 
     Raises WeightsError if they cannot be read or do not fit.
     """
@@ -119,9 +119,10 @@ def weights_of(config: Config, checkpoint: Optional[str]) -> Tuple[List[Tuple[st
 
 
 class CoreMemory(NamedTuple):
-    """Bytes of a step on a TPU core: variables by purpose, and activations as a TPU pads them and without padding.
+    """The memory of a step on a TPU core, in bytes: variables by purpose, and activations.
 
-    `others` are the moving statistics of batch normalization and the step.
+    `activations` include a TPU's padding, `unpadded` are the same without it. `others` are the moving statistics of
+    batch normalization and the step counter.
     """
 
     parameters: int
@@ -145,10 +146,10 @@ class CoreMemory(NamedTuple):
 def core_memory(config: Config, images: int, is_training: bool) -> CoreMemory:
     """The memory of a step of `images` images on a TPU core.
 
-    The activations are what XLA stores for the backward pass: without padding, those of Inception v3 at 299 pixels have
-    59.6 MB per image, and XLA's own temporaries of this step on a CPU (from `--xla_dump_to`) grow by 59.8 MB per image
-    between batches of 8 and 24. In evaluation, they are at most twice the largest: the input and the output of a layer.
-    Gradients and scratch space reuse the memory of freed activations.
+    The activations are those that XLA stores for the backward pass. Inception v3 at 299 pixels has 59.6 MB of them per
+    image, without padding; XLA's own temporaries for this step on a CPU (from `--xla_dump_to`) grow by 59.8 MB per
+    image between batches of 8 and 24. In evaluation, the input and the output of a layer are in memory: at most twice
+    the largest activation. Gradients and scratch space reuse the memory of freed activations.
     """
     sizes, size = sizes_for(config), tf.as_dtype(config.precision).size
     weights = sizes.parameters * FLOAT_BYTES
@@ -168,7 +169,7 @@ def core_memory(config: Config, images: int, is_training: bool) -> CoreMemory:
 
 
 def _padded(images: int, height: int, width: int, depth: int) -> int:
-    """Values of a tensor [images, height, width, depth] with those that fill its tiles.
+    """The number of values in a tensor [images, height, width, depth], including the padding of its tiles.
 
     https://cloud.google.com/tpu/docs/performance-guide: one axis is padded to 128, the other to 8.
     """

@@ -11,7 +11,7 @@ def command(extra: str) -> str:
 
 
 def require(extra: str, *modules: str) -> None:
-    """Raises CommandError with the command that installs an extra, unless modules of it are installed."""
+    """Raises CommandError, with the command that installs an extra, if any of its modules is missing."""
     missing = [name for name in modules if not importlib.util.find_spec(name)]
     if missing:
         raise CommandError(f'{", ".join(missing)}: not installed: {command(extra)}')

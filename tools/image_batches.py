@@ -1,4 +1,4 @@
-"""Reads image files for a network, in batches on one thread per core while the network runs."""
+"""Reads batches of image files on one thread per core, while a network runs."""
 
 import collections
 import concurrent.futures
@@ -20,7 +20,7 @@ from tools.image_files import ImageFiles, UnreadableError, why_undecodable
 
 
 def find(names: Sequence[str]) -> ImageFiles:
-    """Finds the image files that arguments name, and reports files that are no images."""
+    """Finds the image files named by arguments, and reports files that are not images."""
     files = image_files.find(names)
     if files.skipped:
         report(f'skipped {len(files.skipped):,} files that are no images: {image_files.listed(files.skipped)}')
@@ -28,10 +28,10 @@ def find(names: Sequence[str]) -> ImageFiles:
 
 
 def batches(files: ImageFiles, size: int, prepare: Callable[[Intake, bytes], Any]) -> Iterator[List[Tuple[str, Any]]]:
-    """Yields batches of the paths, in their order, each with what `prepare` makes of its content, or UnreadableError.
+    """Yields batches of (path, result of `prepare` or UnreadableError), in the order of the paths.
 
-    `prepare`, which any thread may call, takes the intake of the images and the content of a file, and may raise
-    UnreadableError. At most three batches are in memory.
+    `prepare` takes an `Intake` and the content of a file, runs on any thread, and may raise UnreadableError. At most
+    three batches are in memory.
     """
     intake = Intake()
 
@@ -57,7 +57,7 @@ def batches(files: ImageFiles, size: int, prepare: Callable[[Intake, bytes], Any
 
 
 def run_decoding(session: tf.Session, image: tf.Tensor, encoded: tf.Tensor, content: bytes) -> np.ndarray:
-    """The image that a graph decodes from a file fed to the placeholder `encoded`; UnreadableError if it cannot."""
+    """Decodes a file, fed to the placeholder `encoded`, with a graph; raises UnreadableError if that fails."""
     try:
         return session.run(image, {encoded: content})
     except tf.errors.InvalidArgumentError as error:
@@ -70,7 +70,7 @@ def report(text: str) -> None:
 
 
 def bytes_per_image(graph: tf.Graph) -> int:
-    """The bytes per image in the largest inputs and outputs of one operation in a graph whose batch size is open."""
+    """The most bytes per image in the inputs and outputs of one operation, in a graph with an open batch size."""
 
     def size(tensor: tf.Tensor) -> int:
         batch, *others = tensor.shape.as_list() if tensor.shape.ndims else [0]
@@ -80,10 +80,10 @@ def bytes_per_image(graph: tf.Graph) -> int:
 
 
 def check_batch(flag: str, batch_size: int, per_image: int) -> None:
-    """Checks that the batch that a flag sets fits into this machine's memory.
+    """Checks that a batch, whose size a flag sets, fits in this machine's memory.
 
     Raises:
-      ConfigError: it does not; the message names `flag` and the largest batch that fits.
+      ConfigError: the batch does not fit; the message names `flag` and the largest batch that fits.
     """
     available = available_memory()
     if available is not None and batch_size * per_image > available:

@@ -9,19 +9,19 @@ from data import remote
 from preprocessing.decoding import MAX_PIXELS
 from tools.image_header import SIGNATURES, read_header
 
-# Files of these endings are images, whatever they hold; others are if their first bytes say so.
+# Files with these extensions count as images, whatever they contain; other files, if they begin like an image.
 EXTENSIONS = (
     *('.jpg', '.jpeg', '.jpe', '.jfif', '.png', '.gif', '.bmp', '.webp', '.tif', '.tiff', '.heic', '.heif', '.avif'),
     *('.jxl', '.jp2', '.dcm', '.psd', '.ppm', '.pgm', '.dng', '.cr2', '.nef', '.arw'),
 )
-# Folders of copies and of deleted files that systems add, without regard to upper and lower case.
+# Folders that systems add for copies and for deleted files; compared without regard to case.
 _SYSTEM_NAMES = {
     *('__macosx', '@eadir', '#recycle', '@recycle', '$recycle.bin', 'recycler', 'system volume information'),
     *('#snapshot', '~snapshot', '@recently-snapshot', '@tmp', 'network trash folder', 'temporary items', 'lost+found'),
 }
-# Larger than any file of an image with at most MAX_PIXELS pixels.
+# No image file with at most MAX_PIXELS pixels is larger.
 _MAX_BYTES = 1 << 30
-# With ImageMagick's command.
+# `magick` is ImageMagick's command.
 _NO_IMAGE = (
     'is not a JPEG, PNG, GIF, WebP, BMP or TIFF image, or its beginning is damaged; other formats must be converted: '
     'magick FILE FILE.jpg'
@@ -33,11 +33,13 @@ class UnreadableError(ValueError):
 
 
 class ImageFiles(NamedTuple):
-    """The files that a user's arguments name.
+    """The files named by a user's arguments.
 
-    `paths` are image files without duplicates, in the order of the arguments, sorted by name within a folder; and, in
-    their places, the paths of `problems`, which has the reasons why they cannot be used. `skipped` are files in folders
-    that are no images.
+    Attributes:
+      paths: image files without duplicates, in the order of the arguments and sorted by name within a folder; including
+        the paths in `problems`.
+      problems: the reason why a path cannot be used, by path.
+      skipped: files in folders that are not images.
     """
 
     paths: List[str]
@@ -46,10 +48,9 @@ class ImageFiles(NamedTuple):
 
 
 def find(names: Sequence[str]) -> ImageFiles:
-    """Finds the image files that paths of files and folders name.
+    """Finds image files, given by the paths of files and of folders that contain them.
 
-    A folder stands for all image files below it; hidden files and folders are skipped. A file that is named directly is
-    used whatever it holds.
+    Hidden files and folders are skipped. A file that is named directly is used, whatever it contains.
     """
     skipped: List[str] = []
     found = [each for name in names for each in _named(name, skipped)]
@@ -90,7 +91,7 @@ def is_hidden(name: str) -> bool:
 
 
 def is_image(path: str) -> bool:
-    """Whether a file's ending is that of an image, or its first bytes those of a JPEG, PNG, GIF, WebP or TIFF."""
+    """Whether a file has an image's extension, or begins like a JPEG, PNG, GIF, WebP or TIFF file."""
     if path.lower().endswith(EXTENSIONS):
         return True
     if not os.path.isfile(path):
@@ -115,7 +116,7 @@ def read(path: str) -> bytes:
 
 
 def why_undecodable(encoded: bytes, reason: str) -> str:
-    """The reason why an image cannot be decoded; TensorFlow's `reason` unless its header shows the problem."""
+    """The reason why an image cannot be decoded: a problem in its header, or TensorFlow's `reason`."""
     header = read_header(encoded)
     if header is None or header.format == 'PPM':
         return _NO_IMAGE if encoded else 'is empty'
@@ -124,13 +125,13 @@ def why_undecodable(encoded: bytes, reason: str) -> str:
 
 
 def size_problem(width: int, height: int) -> str:
-    """The problem of an image with too many pixels; empty if there is none."""
+    """A message if an image has too many pixels; else empty."""
     if width * height <= MAX_PIXELS:
         return ''
     return f'has {width:,} x {height:,} pixels; at most {MAX_PIXELS:,} are allowed'
 
 
 def listed(names: Sequence[str], all_in: str = '') -> str:
-    """The first few of some names, the number of the others, and the path of the file that lists all of them."""
+    """Lists the first few names, the number of the others, and the path of the file that has all."""
     text = first_few([*map(full, names)])
     return f'{text} (all in {full(all_in)})' if all_in and len(names) > FEW else text

@@ -1,8 +1,8 @@
-"""Reads the header of an encoded image: format, size, colours, EXIF orientation, in microseconds, without decoding.
+"""Reads the format, size, colours and EXIF orientation of an image from its header, in microseconds.
 
 JPEG: ITU-T T.81, annex B. PNG: W3C, "Portable Network Graphics", second edition, 5 and 11.2.2. GIF: CompuServe, GIF89a,
-18. PPM: see `data.ppm`. EXIF: CIPA DC-008, 4.6 and 4.7.2; by hand, since Pillow reads truncated blocks unlike an
-exported graph.
+18. PPM: see `data.ppm`. EXIF: CIPA DC-008, 4.6 and 4.7.2; not read with Pillow, which treats truncated blocks
+differently from an exported graph.
 """
 
 import re
@@ -17,11 +17,11 @@ _PNG_COLOURS = {0: ('grey',), 2: (), 3: ('palette',), 4: ('grey', 'transparency'
 
 # Markers of JPEG.
 _PROGRESSIVE = 0xC2
-_FRAMES = {*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC}  # tables and a reserved marker
+_FRAMES = {*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC}  # without tables and a reserved marker
 _STANDALONE = {0x01, *range(0xD0, 0xD9)}
 _START_OF_SCAN = 0xDA
 
-# The pixels are stored as they shall be seen.
+# The pixels are stored as they are meant to be seen.
 UPRIGHT = 1
 _ORIENTATIONS = range(1, 9)
 _ORIENTATION_TAG, _SHORT, _ENTRY_BYTES = 0x0112, 3, 12
@@ -62,9 +62,9 @@ def read_header(encoded: bytes) -> Optional[ImageHeader]:
 
 
 def _jpeg_segments(encoded: bytes) -> Iterator[Tuple[int, int, int]]:
-    """Yields the marker, the start and the end of the segments of a JPEG file, up to the first scan, without its end.
+    """Yields marker, start and end of each segment of a JPEG file, up to the start of the first scan.
 
-    A truncated file is an IndexError or a struct.error.
+    A truncated file raises IndexError or struct.error.
     """
     position = 2
     while encoded[position] == 0xFF:
@@ -100,7 +100,7 @@ def _png(encoded: bytes) -> ImageHeader:
 
 
 def orientation(encoded: bytes) -> int:
-    """The EXIF orientation of a JPEG file, 1 to 8; 1 if it has none, or none that can be read, and for other files."""
+    """The EXIF orientation of a JPEG file, 1 to 8; 1 if it is missing or unreadable, and for other formats."""
     if not encoded.startswith(b'\xff\xd8'):
         return UPRIGHT
     try:

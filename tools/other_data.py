@@ -1,4 +1,4 @@
-"""Flags of a command that uses a run on another data set than its own, or on its own in another place."""
+"""Flags of commands that apply a run to another data set, or to its own data set in another place."""
 
 import argparse
 import dataclasses
@@ -15,7 +15,7 @@ _FLAGS = ('data_dir', 'data_format', 'image_key', 'label_key', 'label_offset')
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Adds the flags; those that are not given are None."""
+    """Adds the flags; a flag that is not given is None."""
     add = parser.add_argument
     add('--data_dir', type=folder, metavar='DIR', help="folder of the records (default: the run's)")
     for key in ('image_key', 'label_key'):
@@ -25,7 +25,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def changes_of(config: Config, arguments: argparse.Namespace, patterns: Sequence[str] = ()) -> Dict[str, Any]:
-    """The fields of a run's configuration that the flags change; `patterns` are flags of files that a command adds."""
+    """The fields of a run's configuration that the flags change; `patterns` are the command's own flags for files."""
     given = {name: getattr(arguments, name) for name in (*_FLAGS, *patterns)}
     changes = {name: value for name, value in given.items() if value is not None}
     if 'data_dir' in changes:
@@ -40,13 +40,13 @@ def changes_of(config: Config, arguments: argparse.Namespace, patterns: Sequence
 
 
 def changed(config: Config, changes: Dict[str, Any]) -> Tuple[Config, Optional['DatasetInfo']]:
-    """The configuration of a run with changes, and the description of its data set, if there is one.
+    """A run's configuration with changes, and the description of its data set, if there is one.
 
-    With changes, the images are real, even if the run was trained on made-up ones.
+    Changes imply real images, even if the run was trained on generated ones.
 
     Raises:
       ConfigError: the data set has more classes than the network.
-      DataError: its description cannot be read.
+      DataError: the description cannot be read.
     """
     from inception_v3.data_set import description_of
 
@@ -61,10 +61,10 @@ def changed(config: Config, changes: Dict[str, Any]) -> Tuple[Config, Optional['
 
 
 def check_labels(config: Config, class_names: Sequence[str]) -> None:
-    """Checks that the labels of validation files without a description mean what they do for the run's classes.
+    """Checks that the labels in validation files without a description stand for the run's classes, named by label.
 
     Raises:
-      DataError: a sample of them means other classes than these names, which are by label.
+      DataError: a sample of the labels stands for other classes.
     """
     from data import labels
     from data.records import VALIDATION
@@ -74,7 +74,7 @@ def check_labels(config: Config, class_names: Sequence[str]) -> None:
 
 
 def with_sizes(config: Config, splits: Sequence[str], info: Optional['DatasetInfo']) -> Config:
-    """The configuration with the numbers of images of splits of its data set, as described or as counted."""
+    """The configuration with the number of images in each split of its data set, as described or counted."""
     from data.records import TRAIN
     from inception_v3.fitting import SIZES, is_counted
 

@@ -5,14 +5,14 @@ from typing import NamedTuple, Tuple
 
 # The 97.5 % quantile of the normal distribution.
 _QUANTILE = 1.959963984540054
-# Two classifiers are told apart below this probability.
+# Two classifiers count as different below this p-value.
 _SIGNIFICANT = 0.05
-# The fewest images that one classifier alone has right with which McNemar's exact test tells two apart.
+# With fewer images on which only one classifier is right, McNemar's exact test cannot find a difference.
 FEWEST_DIFFERING = 6
 
 
 class Pairs(NamedTuple):
-    """The number of images that two classifiers have answered, and of those that only one of them has right."""
+    """The number of images that two classifiers have classified, and of those that only one of them got right."""
 
     images: int
     ours_alone: int
@@ -20,9 +20,9 @@ class Pairs(NamedTuple):
 
     @property
     def p_value(self) -> float:
-        """Of McNemar's exact test: the images that one alone has right are as likely of either."""
+        """The p-value of McNemar's exact test. Its null hypothesis: the only one that is right is as likely either."""
         differing = self.ours_alone + self.theirs_alone
-        # The binomial distribution of one half, in whole numbers: floats underflow from 1,075 images on.
+        # The binomial distribution for a probability of 1/2, in integers: floats underflow from 1,075 images on.
         ways, below = 1, 0
         for number in range(min(self.ours_alone, self.theirs_alone) + 1):
             below += ways
@@ -31,14 +31,14 @@ class Pairs(NamedTuple):
 
     @property
     def are_told_apart(self) -> bool:
-        """Whether the test tells the classifiers apart, at 5 %."""
+        """Whether the test finds a difference at the 5 % level."""
         return self.p_value < _SIGNIFICANT
 
     @property
     def difference(self) -> Tuple[float, float, float]:
         """Our top-1 minus theirs, as a fraction, with the ends of its 95 % interval.
 
-        The interval is Wald's with an image added to both counts: Bonett and Price, "Adjusted Wald Confidence Interval
+        The interval is Wald's with one image added to each count: Bonett and Price, "Adjusted Wald Confidence Interval
         for a Difference of Binomial Proportions Based on Paired Data" (2012).
         """
         total = self.images + 2

@@ -1,4 +1,4 @@
-"""The parsers of the command lines of tools, and types for their arguments."""
+"""Command-line parsers of the tools, and argument types."""
 
 import argparse
 import textwrap
@@ -20,12 +20,12 @@ class _Formatter(argparse.HelpFormatter):
         return filled(text, width)
 
     def _split_lines(self, text: str, width: int) -> List[str]:
-        # Not inside a name.
+        # Without breaks inside a name.
         return textwrap.wrap(' '.join(text.split()), width, break_long_words=False, break_on_hyphens=False)
 
 
 class _Parser(argparse.ArgumentParser):
-    """Expands `~`, takes no abbreviated flags, and its help ends with the exit codes; so do those of subcommands."""
+    """Expands `~`, refuses abbreviated flags, and ends its help with the exit codes; subcommands do the same."""
 
     def __init__(self, **settings: Any):
         super().__init__(
@@ -36,9 +36,9 @@ class _Parser(argparse.ArgumentParser):
         )
 
     def parse_args(self, args: Optional[Sequence[str]] = None, namespace: Any = None) -> Any:
-        """The values of a command line, by default this process's, as `expanded` makes its words.
+        """Parses a command line, by default this process's, with `~` expanded.
 
-        Names of stores that this TensorFlow cannot reach are refused.
+        Refuses paths in stores that this TensorFlow cannot reach.
         """
         streams.open_closed()
         values = super().parse_args(expanded(args), namespace)
@@ -49,7 +49,7 @@ class _Parser(argparse.ArgumentParser):
         return values
 
     def error(self, message: str) -> NoReturn:
-        """Ends the process with the usage and a message, which has words of the user."""
+        """Ends the process with the usage and a message, which may quote the command line."""
         super().error(printable(message, '\n'))
 
 

@@ -1,4 +1,4 @@
-"""Preprocesses photographs in every way, and draws the results: the work of `inception-v3 show`."""
+"""Draws photographs under every preprocessing, for `inception-v3 show`."""
 
 import os
 from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
@@ -42,7 +42,7 @@ class Shown(NamedTuple):
 
 
 class Preprocessor:
-    """Preprocesses photographs in every way to `size` × `size` pixels. The same seed gives the same images."""
+    """Applies every preprocessing to photographs, at `size` × `size` pixels. The same seed gives the same images."""
 
     def __init__(self, size: int, seed: int):
         with tf.Graph().as_default() as graph:
@@ -85,7 +85,7 @@ class Preprocessor:
         return Panel(title, kind.visible(kind.finish(image, distortion)), tuple(window.crop))
 
     def show(self, encoded: bytes) -> Shown:
-        """Preprocesses a file, as records hold it; InvalidArgumentError if it cannot be decoded."""
+        """Preprocesses an encoded image; raises InvalidArgumentError if it cannot be decoded."""
 
         def run(tensors: Any, number: int) -> Any:
             return self._session.run(tensors, {self._file: encoded, self._number: number})
@@ -142,7 +142,7 @@ def show(paths: Sequence[str], out: str, size: int, seed: int, screen: Screen) -
     """Writes the pictures of photographs, and returns their paths.
 
     Raises:
-      CommandError: photographs cannot be shown; the message has a line for each. The others are written.
+      CommandError: some photographs cannot be shown; the message has a line for each. The others are written.
     """
     written: List[str] = []
     problems: List[str] = []

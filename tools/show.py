@@ -1,8 +1,8 @@
 """Draws photographs under every preprocessing: inception-v3 show PHOTO...
 
-For each photograph, writes NAME_preprocessed.png: the photograph with its crops drawn on it, and its image under each
-preprocessing in evaluation and in training, and under each order of the full colour distortion, for one draw; and
-NAME_draws.png: a contact sheet of 25 draws of the default training images.
+Writes two pictures of each photograph. NAME_preprocessed.png has the photograph with its crops drawn on it, and, for
+one draw, its image under each preprocessing in evaluation and in training, and under each order of the full colour
+distortion. NAME_draws.png is a contact sheet of 25 draws of the default training images.
 """
 
 import sys

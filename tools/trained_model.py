@@ -28,7 +28,7 @@ class TrainedModel(NamedTuple):
     config: Config
 
     def restore(self, session: tf.Session) -> None:
-        """Restores the weights that are evaluated into the variables of the current graph, which they must fit."""
+        """Restores the weights that evaluation uses into the current graph, whose variables must match."""
         check_undamaged(self.checkpoint)
         check_fits_graph(self.checkpoint)
         if self.config.moving_average:
@@ -38,7 +38,7 @@ class TrainedModel(NamedTuple):
 
 
 def find(model_dir: str, checkpoint: Optional[str] = None) -> TrainedModel:
-    """Finds a checkpoint, by its name in a model_dir, which may be a run's `best`, or by its path; or the newest.
+    """Finds a checkpoint by its path or by its name in a model_dir, which may be a run's `best`; by default the newest.
 
     Raises:
       CheckpointError: there is no such checkpoint, or it cannot be read.

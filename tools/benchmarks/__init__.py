@@ -1,5 +1,5 @@
-"""Benchmarks of the input pipeline and of training steps, by the program's own commands.
+"""Benchmarks of the input pipeline and of training steps.
 
-Begin with the commands `input`, `training` and `balance`; `peers` compares with other libraries. Only `studies` imports
+Start with the commands `input`, `training` and `balance`; `peers` compares with other libraries. Only `studies` imports
 this package.
 """

@@ -39,12 +39,12 @@ _PURPOSE = (
 def balance(step_ms: float, host_images: int, cpu_ms_per_image: float, cores: int, hosts: int) -> Dict[str, Any]:
     """Compares the speeds of a host and of the devices that it feeds.
 
-    A host's cores are assumed to share the work of its images evenly, and to do nothing else. Returns the arguments,
-    and what follows from them: `device_idle` and `host_idle` are the fractions of the time in which the device and the
+    A host's cores are assumed to share the work of its images evenly, and to do nothing else. Returns the arguments
+    and the results: `device_idle` and `host_idle` are the fractions of the time in which the device and the
     host's cores wait, and `balancing_cores` is the minimum number of cores with which the device does not wait.
     """
     host_ms = host_images * cpu_ms_per_image / cores
-    # The slower side's, because both work at the same time.
+    # Both sides work at the same time, so the slower one sets the pace.
     period_ms = max(host_ms, step_ms)
     return {
         'step_ms': step_ms,
@@ -91,7 +91,7 @@ def _perform(own: Dict[str, Any], command_line: CommandLine, screen: Screen) -> 
 
 
 def _profiled(own: Dict[str, Any], command_line: CommandLine) -> Tuple[Cost, float, int, int]:
-    """The numbers in a run's profile: the cost, a step's time on the device, the images of a host, and the hosts."""
+    """The numbers in a run's profile: the cost, a step's time on the device, a host's images, and the hosts' number."""
     from tools.benchmarks import profiles
 
     flag = f'--profile={shown(own["profile"])}'

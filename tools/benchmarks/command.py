@@ -31,9 +31,9 @@ def run(
     perform: Perform,
     of_machines: bool = False,
 ) -> int:
-    """Runs a benchmark's command line and returns its exit code; the numbers of its own flags must be above 0.
+    """Runs a benchmark's command line and returns its exit code. Numbers in its own flags must be above 0.
 
-    The flags of several machines are refused, unless the benchmark knows what to say `of_machines`.
+    Flags of several machines are refused, unless the benchmark handles them itself (`of_machines`).
     """
 
     def command(screen: Screen) -> Optional[int]:
@@ -44,7 +44,7 @@ def run(
         own = {**command_line.own}
         for flag, value in own.items():
             is_number = own_flags[flag].type in (int, float) and value is not None
-            # Nor has any benchmark a use for larger ones.
+            # No benchmark needs larger or smaller numbers.
             if is_number and not 1e-9 <= value <= 1e9:
                 raise ConfigError(f'--{flag}={value}: must be above 0, and at most 1,000,000,000.')
         set_up_logging(screen, command_line.verbose)
@@ -54,7 +54,7 @@ def run(
 
 
 def chosen(name: str, text: Optional[str], allowed: Sequence[str]) -> List[str]:
-    """The names in a comma-separated list, or all without one; raises ConfigError for others than the allowed ones."""
+    """The names in a comma-separated list, or all if there is no list; raises ConfigError for a name not allowed."""
     names = [*allowed] if text is None else text.split(',')
     for wrong in sorted({*names} - {*allowed}):
         raise ConfigError(f'--{name}={text}: {wrong or "an empty name"} is not one of {", ".join(allowed)}.')
@@ -99,7 +99,7 @@ def input_config(command_line: CommandLine, splits: Sequence[str]) -> Config:
 
 
 def tar_dir(config: Config) -> str:
-    """The folder of the data set as tar shards, beside its own."""
+    """The folder for the data set as tar shards, beside the folder of the data set."""
     return f'{str(config.data_dir).rstrip("/")}-tar'
 
 
@@ -108,13 +108,13 @@ def make_tar_shards(config: Config, folder: str, progress: Callable[[str], None]
     from data import remote
     from tools.datasets.tar_shards import conversion as tar_shards
 
-    # A conversion appears whole or not at all, with or without a description.
+    # A conversion appears whole or not at all, so a single file shows that it is complete.
     if not remote.names_in(folder):
         tar_shards.convert(str(config.data_dir), folder, 0, progress)
 
 
 def write_files(data_dir: str, folder: str) -> List[Tuple[str, int]]:
-    """Writes the training images of records as files: FOLDER/LABEL/NAME.jpg; returns their paths there, and labels."""
+    """Writes the training images of records as files FOLDER/LABEL/NAME.jpg; returns (LABEL/NAME.jpg, label)."""
     from compat import tf
     from data import records, tfrecord_files
 

@@ -49,8 +49,7 @@ class Pipeline(NamedTuple):
     variant: str  # Name of the variant.
     name: str  # Naive, ours, or the last step of a plain reader.
     flags: Tuple[str, ...]  # Flags that differ from the command line's.
-    # The whole pipeline as the last; before it those that end after storage and after preprocessing, if phases are
-    # compared.
+    # The whole pipeline comes last; if phases are compared, after those that end after storage and after preprocessing.
     runs: Tuple[Run, ...]
 
     def __str__(self) -> str:
@@ -65,7 +64,7 @@ class Row(NamedTuple):
     # CPU time per image of each phase, in milliseconds: the time of the pipeline that ends after the phase, minus the
     # time of the pipeline that ends before it.
     phases: Dict[str, List[float]]
-    naive_ratio: List[float]  # CPU time of the naive pipeline divided by that of this one.
+    naive_ratio: List[float]  # CPU time of the naive pipeline divided by this one's.
     decode_ratio: List[float]  # CPU time of this pipeline divided by that of decoding alone.
 
     def spread(self, name: str) -> Spread:
@@ -93,7 +92,7 @@ class Row(NamedTuple):
 
 
 def variants_of(names: Sequence[str], config: Config, images: int, with_phases: bool = True) -> List[Pipeline]:
-    """A plain reader, parser and decoder; then for each variant the naive pipeline and ours, perhaps with phases."""
+    """A plain reader, parser and decoder; then for each variant the naive pipeline and ours, optionally with phases."""
     is_training = any(VARIANTS[name].is_training for name in names)
     parts = {_READ: (STORAGE, _CHEAP_FACTOR), 'and parsed': (PARSING, _CHEAP_FACTOR), _DECODED: (DECODING, 1)}
     naive = functools.partial(Run, is_naive=True, is_training=is_training, config=config)

@@ -1,7 +1,7 @@
 """Measures an input pipeline: a session reads images from it, in a process of its own.
 
-The process has its own TensorFlow, threads and memory, so that all of its CPU time and its memory peak are the
-pipeline's. It runs `tools.benchmarks.pipelines`, which reads a `Run` as JSON from standard input and prints a
+The process has its own TensorFlow, threads and memory, so its CPU time and memory peak are the pipeline's alone. It
+runs `tools.benchmarks.pipelines`, which reads a `Run` as JSON from standard input and prints a
 `Measurement`.
 """
 
@@ -114,9 +114,9 @@ def interleave(
 ) -> int:
     """Measures all subjects once per round, so that other load on the machine affects all alike; returns the exit code.
 
-    The texts of subjects name them. One for which `measure_one` raises MeasurementError is not measured again. `show`
-    is called at the end, also after an interruption, with the measurements in the order of the rounds, and the reasons
-    of failures.
+    The name of a subject is its text. A subject for which `measure_one` raises MeasurementError is not measured again.
+    `show` is called at the end, also after an interruption, with the measurements in the order of the rounds, and the
+    reasons for failures.
     """
     measured: Dict[S, List[R]] = {}
     failed: Dict[S, str] = {}

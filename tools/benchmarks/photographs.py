@@ -29,13 +29,13 @@ _SHORT_SIDE = (360, 460)
 _QUALITY = (90, 95)
 # Standard deviation, in levels of 255, of noise that compensates for the smoothing of enlarged photographs.
 _NOISE = 6.0
-# The smallest part of a photograph, relative to the largest part of its shape; the share of images wider than high.
+# The smallest crop of a photograph, relative to the largest of the same shape; the share of images wider than high.
 _LEAST_PART = 0.6
 _LANDSCAPE = 0.75
 
 
 def make(data_dir: str, train: int = TRAIN_IMAGES, validation: int = VALIDATION_IMAGES, shards: int = _SHARDS) -> None:
-    """Writes a data set of so many training and validation images in at most so many files of each, unless it exists.
+    """Writes a data set of `train` and `validation` images, in at most `shards` files of each kind, unless it exists.
 
     Raises DataError if scikit-image is not installed, or the folder holds other files or cannot be created.
     """

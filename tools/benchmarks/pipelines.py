@@ -1,10 +1,10 @@
-"""The pipelines to measure: parts of the program's, and a naive one, in the order in which it is commonly written.
+"""The pipelines to measure: parts of the program's own, and a naive one in the customary order of operations.
 
-The naive one: record → parse → decode the whole image → convert it to float → crop → resize → flip → colour → scale, in
-a parallel map; then batch and prefetch. It does the same work as `inception_v3.input_pipeline` and draws from the same
-distributions, with TensorFlow's own functions. The two share only the configuration and the list of files.
+The naive pipeline: record → parse → decode the whole image → convert it to float → crop → resize → flip → colour →
+scale, in a parallel map; then batch and prefetch. It does the same work as `inception_v3.input_pipeline` and draws from
+the same distributions, with TensorFlow's own functions. The two share only the configuration and the list of files.
 
-Run as a process, this module measures the `Run`s that standard input has as JSON.
+Run as a process, this module reads `Run`s as JSON from standard input, and measures them.
 """
 
 import itertools
@@ -30,10 +30,11 @@ _COLOR_ORDERINGS = 4
 
 @tf.autograph.experimental.do_not_convert
 def build(run: Run) -> tf.data.Dataset:
-    """The pipeline of a run, repeated without end.
+    """The pipeline of a run, repeated forever.
 
-    The whole pipeline yields batches. One that ends after an earlier phase yields one of every `batch_size` elements,
-    and drops the others inside the data set at no cost. So the differences of these pipelines are the phases' costs.
+    The whole pipeline yields batches. A pipeline that ends after an earlier phase yields one of every `batch_size`
+    elements, and drops the others inside the data set at no cost. So the differences between these pipelines are the
+    costs of the phases.
     """
     if run.is_naive:
         dataset = naive(run)
@@ -53,7 +54,7 @@ def perform(run: Run) -> Measurement:
     """Measures in this process."""
 
     def images_in(element: Any) -> int:
-        # Without the padding of evaluation's last batch.
+        # The padding of evaluation's last batch does not count.
         return int((element[1] != PADDING_LABEL).sum()) if run.until == measurement.TRANSFER else run.batch_size
 
     with tf.Graph().as_default(), tf.Session() as session:
@@ -64,11 +65,14 @@ def perform(run: Run) -> Measurement:
 
 
 def naive(run: Run) -> tf.data.Dataset:
-    """The naive pipeline; in training, records are shuffled, repeated and distorted, otherwise read in order.
+    """The naive pipeline. For training, records are shuffled, repeated and distorted; otherwise they are read in order.
 
-    Its elements are serialized records, string scalars, until STORAGE; (encoded image, label) until PARSING; (pixels,
-    label), uint8 [height, width, 3], until DECODING; (image, label) until PREPROCESSING; and batches, float32 or
-    bfloat16 [batch, height, width, 3] and int32 [batch], prefetched, until TRANSFER.
+    Its elements after each phase:
+      STORAGE: serialized records, string scalars.
+      PARSING: (encoded image, label).
+      DECODING: (pixels, label); pixels are uint8 [height, width, 3].
+      PREPROCESSING: (image, label).
+      TRANSFER: prefetched batches, float32 or bfloat16 [batch, height, width, 3] and int32 [batch].
     """
     config = run.config
     files = tf.data.Dataset.from_tensor_slices(
@@ -200,7 +204,7 @@ def _full_color(image: tf.Tensor, ordering: str) -> tf.Tensor:
     return tf.clip_by_value(image, 0.0, 1.0)
 
 
-# By `measurement.NAIVE`.
+# By name of the preprocessing.
 _PREPARE = dict(zip(measurement.NAIVE, (_inception, _vgg)))
 
 

@@ -1,4 +1,4 @@
-"""Reads the profile of some training steps, which a run with `--profile_steps` has written to its model_dir."""
+"""Reads the profile of training steps that a run with `--profile_steps` has written to its model_dir."""
 
 import os
 
@@ -10,7 +10,7 @@ from inception_v3.run.profile import FORMAT, HOST_PHASES, JSON_FILE, Profile
 
 
 def read(model_dir: str) -> Profile:
-    """Reads the profile in a model_dir; raises CommandError without an undamaged one of this format."""
+    """Reads the profile in a model_dir; raises CommandError if it is missing, damaged or of another format."""
     path = os.path.join(model_dir, JSON_FILE)
     text = files.text_of(path)
     again = 'Profile some steps of a run with --profile_steps=A,B.'
@@ -32,6 +32,6 @@ def read(model_dir: str) -> Profile:
 
 
 def host_cpu_ms_per_image(profile: Profile) -> float:
-    """The CPU time in which a host prepares an image: the time of its threads, at most all of the process's."""
+    """The CPU time of a host to prepare an image: the time of its threads, but at most that of the process."""
     threads = sum(profile.host_ms.values())
     return (min(threads, profile.cpu_ms) if profile.cpu_ms else threads) * profile.hosts / profile.images

@@ -1,4 +1,4 @@
-"""Takes measured training steps in this process; `tools.benchmarks.training` runs it.
+"""Measures training steps in this process, which `tools.benchmarks.training` starts.
 
 Run as `python -m tools.benchmarks.steps`, it reads {"config": …, "kind": …} as JSON from standard input, and prints a
 `Training` as JSON.
@@ -27,7 +27,7 @@ from tools.benchmarks.training import REAL, Training, warm_up_calls
 
 
 class _Meter(Watcher):
-    """Records the number of steps, the time and the CPU time after each session call, times in milliseconds."""
+    """Records the number of steps, the time and the CPU time, in milliseconds, after each session call."""
 
     def __init__(self) -> None:
         self.readings: List[Tuple[int, float, float]] = []
@@ -41,7 +41,7 @@ class _Meter(Watcher):
 
 
 def repeated_batch(config: Config) -> Callable[[Dict[str, Any]], tf.data.Dataset]:
-    """The input function of a run that has one batch: its pixels are random, its order of axes and types the run's."""
+    """An input function that repeats one batch of random pixels, with the run's types and order of axes."""
     pipeline = InputPipeline(is_training=True, config=dataclasses.replace(config, use_data='fake', max_bad_records=0))
     return lambda params: pipeline(params).take(1).cache().repeat()
 

@@ -1,4 +1,4 @@
-"""Results as texts: the spread of repeated measurements, tables in plain columns, and the machine."""
+"""Formats results: the spread of repeated measurements, tables in plain columns, and the machine."""
 
 import platform
 import statistics
@@ -16,7 +16,7 @@ class Spread(NamedTuple):
     greatest: float
 
     def text(self, digits: int) -> str:
-        """The numbers with so many decimals: median (least–greatest)."""
+        """The numbers with `digits` decimals: median (least–greatest)."""
         return '{:,.{d}f} ({:,.{d}f}–{:,.{d}f})'.format(*self, d=digits)
 
 

@@ -1,10 +1,9 @@
 """Measures training on any device: inception-v3 benchmark-train [any flags of a run].
 
-Trains for a few steps with the real input pipeline and, in turn, with one batch that is repeated, which leaves nothing
-of the input but its copy to the device. The difference is the time that the device waits for its input. Each
-measurement has a process of its own. Without a preset or --data_dir, it trains --preset=digits; without --data_dir it
-reads generated photographs. The last line is a JSON object with device, versions and settings, but without names of
-folders, projects and TPUs.
+Trains for a few steps with the real input pipeline and, in turn, with one repeated batch, which only has to be copied
+to the device. The difference is the time that the device waits for its input. Each measurement has a process of its
+own. Without a preset or --data_dir, it trains --preset=digits; without --data_dir it reads generated photographs. The
+last line is a JSON object with device, versions and settings, but without names of folders, projects and TPUs.
 """
 
 import contextlib
@@ -31,9 +30,9 @@ _OWN_FLAGS: Dict[str, OwnFlag] = {
     'device_name': OwnFlag(str, None, 'name of the device in the result, such as v3-8; default: what TensorFlow says'),
     'json': OwnFlag(bool, False, 'print the JSON line only'),
 }
-# The kinds of input: the run's own, and one batch of random pixels again and again.
+# The kinds of input: the run's own, and one repeated batch of random pixels.
 REAL, REPEATED = 'real_input', 'repeated_batch'
-# Settings of a run's surroundings, which the result leaves out. Class weights may name a file.
+# The result leaves out settings of a run's surroundings, and settings that may name a file.
 _PRIVATE = OF_PLACE | {'init_from', 'class_weights'}
 
 
@@ -41,14 +40,14 @@ class Training(NamedTuple):
     """A measurement."""
 
     device: str  # The device in words.
-    parameters: int  # The number of trained numbers.
+    parameters: int  # The number of trainable parameters.
     step_ms: List[float]  # Milliseconds per step of each session call after the warm-up.
     # The CPU time of this process in these calls, in milliseconds per step: all threads, user and system.
     cpu_ms: List[float]
 
 
 def warm_up_calls(config: Config) -> int:
-    """The number of session calls before the measurement: a step each, or on a TPU a loop."""
+    """The number of session calls before the measurement. A call runs one step, or on a TPU a loop of steps."""
     return 1 if config.use_tpu else 3
 
 
@@ -67,7 +66,7 @@ def measure(config: Config, kind: str) -> Training:
 
 def main(argv: Sequence[str]) -> int:
     """Runs a command line and returns its exit code."""
-    # `command.run` explains what is wrong with a command line.
+    # `command.run` reports a wrong command line.
     with contextlib.suppress(CommandError):
         asked = flags.read(argv, _OWN_FLAGS)
         if not asked.preset and not {'data_dir', 'train_files', 'use_data'} & {*asked.fields}:
@@ -99,7 +98,7 @@ def _perform(own: Dict[str, Any], command_line: CommandLine, screen: Screen) -> 
     config = with_steps(fit_to_data_set(command_line._replace(config=config)), own['steps'])
     check_data(config, [records.TRAIN])
     check_fits(config)
-    # Finds what a run needs and lacks, before the processes do.
+    # Reports what the run lacks before any process is started.
     make_estimator(dataclasses.replace(config, model_dir=config.model_dir or 'unused'))
     measured: Dict[str, List[Training]] = {REAL: [], REPEATED: []}
     for repeat in range(own['repeats']):
@@ -115,7 +114,7 @@ def _perform(own: Dict[str, Any], command_line: CommandLine, screen: Screen) -> 
 
 
 def result(config: Config, measured: Dict[str, List[Training]], device_name: Any = None) -> Dict[str, Any]:
-    """The content of the JSON line, of as many measurements with REAL as with REPEATED input: a pair is a round."""
+    """The content of the JSON line, from measurements with REAL and with REPEATED input, one of each per round."""
     from inception_v3.run import versions
     from inception_v3.run.starts import not_default
     from inception_v3.tpu import accelerator

@@ -10,7 +10,7 @@ from tools.evaluate_report.predictions import Prediction
 # As in Guo et al., "On Calibration of Modern Neural Networks".
 BINS = 15
 _TOP = 5
-# Mistakes that are kept.
+# The number of mistakes to keep.
 _MISTAKES = 48
 
 
@@ -51,7 +51,7 @@ class Bin(NamedTuple):
 class Mistake(NamedTuple):
     """An image whose most probable class, with a probability of `confidence`, is not its label.
 
-    The record is at a position, from 0, in a file. `likeliest` has the five most probable classes with their
+    `position` is the record's in the file `path`, from 0. `likeliest` has the five most probable classes with their
     probabilities, and `pixels`, uint8 [height, width, 3], are those that the network saw.
     """
 
@@ -71,7 +71,7 @@ class ErrorAnalysis:
     Attributes:
       confusion: int64 [num_classes, num_classes], number of images by label and predicted class.
       images: number of images, without padding.
-      predictions: the predictions for images of files.
+      predictions: the predictions for images that come from files.
       mistakes: the 48 most confident mistakes, worst first; among equally confident ones, the earliest first.
     """
 
@@ -81,15 +81,15 @@ class ErrorAnalysis:
         self.predictions: List[Prediction] = []
         self.mistakes: List[Mistake] = []
         self._top_5 = np.zeros([num_classes], np.int64)
-        # By bin: images, the sum of the confidences, and right images.
+        # Rows: the number of images, the sum of their confidences, the number of right ones. A column per bin.
         self._binned = np.zeros([3, BINS])
 
     def add(
         self, labels: np.ndarray, logits: np.ndarray, pixels: np.ndarray, places: Sequence[Tuple[str, int]]
     ) -> None:
-        """Adds a batch: labels [batch], logits [batch, num_classes], pixels [batch, height, width, 3] as of `Mistake`.
+        """Adds a batch: labels [batch], logits [batch, num_classes], pixels [batch, height, width, 3] as in `Mistake`.
 
-        `places` has path and position of each record, without padding.
+        `places` has the path and the position of each record, without padding.
         """
         real = labels != PADDING_LABEL
         labels, logits, pixels = labels[real], logits[real], pixels[real]

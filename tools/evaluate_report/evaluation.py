@@ -112,7 +112,7 @@ def write_report(arguments: argparse.Namespace, out: str, screen: Screen) -> str
     report = ErrorReport(arguments.model_dir, evaluation, analysis, names, notes)
     _write(report, out)
     if other:
-        # After the report without it: the evaluation may have taken hours.
+        # The report is already written without the comparison, which may fail after hours of evaluation.
         pairs = predictions.pairs(analysis.predictions, other)
         notes = [*notes, f'Against {other.path}: {pairs}.']
         report = report._replace(against=(other.evaluation, pairs), notes=notes)
@@ -146,7 +146,7 @@ def fit_to_data_set(
     notes = check_data(config)
     if changes:
         for note in notes_on_training_files(trained, config, config.source.find(records.VALIDATION)):
-            # A copy of the whole data set has been reported.
+            # `check_data` has reported a copy of the whole data set.
             if note not in notes:
                 logger.info('warning: %s', note)
                 notes.append(note)
@@ -159,18 +159,18 @@ def fit_to_data_set(
 
 
 def notes_on_training_files(trained: Config, config: Config, paths: Sequence[str]) -> Iterator[str]:
-    """A sentence if files to evaluate are training files of the run, whose data set may be gone."""
+    """Yields a note if files to evaluate are training files of the run. Its data set may no longer exist."""
     source = trained.source
     with contextlib.suppress(records.DataError, remote.RemoteError, tf.errors.OpError):
         training = source.find(records.TRAIN) if source.is_named([records.TRAIN]) else []
         both = copies_among(paths, training)
-        # Copies within the data set of training have been reported.
+        # Copies within the training data set have been reported.
         if both and (config.data_dir, config.train_files) != (trained.data_dir, trained.train_files):
             yield f'{config.source.flag(records.VALIDATION)}: {overlap(both, paths)}'
 
 
 def notes_of(model: TrainedModel, evaluation: Evaluation, skipped: Sequence[record_checker.BadRecord]) -> List[str]:
-    """Remarks on an evaluation: the run's own one, changed settings, and skipped records."""
+    """Notes on an evaluation: the run's own evaluation, changed settings, and skipped records."""
     notes = []
     recorded = [e for e in read_evaluations(str(model.config.model_dir)) if e.identity == evaluation.identity]
     if recorded:

@@ -31,7 +31,7 @@ _PAGE = html.template(pathlib.Path(__file__).with_name('page.html').read_text())
 
 
 class ErrorReport(NamedTuple):
-    """The results of an evaluation report; the names of classes are by label, and empty if a class has none.
+    """The results of an evaluation report. `names` has the name of each class by label, empty for a class without one.
 
     `against` is another checkpoint's evaluation on the same images, and the comparison with it, if there is one.
     """
@@ -142,8 +142,8 @@ def _comparison(other: Evaluation, pairs: Pairs) -> Dict[str, Any]:
 def confusion_matrix(confusion: np.ndarray, names: Sequence[str], first: int = 0) -> bytes:
     """Draws the confusion matrix of the classes that occur, from the label `first` on, as a PNG file.
 
-    Colours show fractions of a label's images, also of those that are classified as a class before `first`. Up to 30
-    classes are shown with names and numbers. `confusion` is int64 [num_classes, num_classes].
+    Colours show fractions of all images of a label, including images that were classified as a class before `first`. Up
+    to 30 classes are shown with names and numbers. `confusion` is int64 [num_classes, num_classes].
     """
     images = confusion.sum(axis=1)
     occurring = first + np.flatnonzero((confusion.sum(axis=0) + images)[first:])
@@ -175,7 +175,7 @@ def confusion_matrix(confusion: np.ndarray, names: Sequence[str], first: int = 0
 
 
 def reliability_diagram(bins: Sequence[Bin], error: float) -> bytes:
-    """Draws the top-1 accuracy and the number of images by confidence, and names the error, as a PNG file."""
+    """Draws the top-1 accuracy and the number of images by confidence, with the error in the title, as a PNG file."""
     figure = Figure(figsize=(6.2, 6.4))
     above, below = figure.subplots(2, 1, sharex=True, gridspec_kw={'height_ratios': [3, 1], 'hspace': 0.08})
     for each in (above, below):

@@ -28,7 +28,7 @@ class Prediction(NamedTuple):
 
 
 class Predictions(NamedTuple):
-    """An evaluation with the predictions for its images, the path from which it was read, and the file."""
+    """An evaluation with its predictions, the path that the user named, and the file of the predictions."""
 
     path: str
     evaluation: Evaluation
@@ -71,9 +71,9 @@ def read(path: str) -> Predictions:
 
 
 def _by_name(images: Sequence[Prediction]) -> List[Prediction]:
-    """The predictions in the order of their images, by the names of files in folders that may have moved.
+    """The predictions sorted by image, with file names without folders, because the data set may have been moved.
 
-    Files of the same name in several folders are told apart by these folders.
+    If files in several folders have the same name, their folders below the common one are kept.
     """
     files = {each.file for each in images}
     names = {file: os.path.basename(file) for file in files}
@@ -87,7 +87,7 @@ def pairs(ours: Sequence[Prediction], theirs: Predictions) -> Pairs:
     """Compares our predictions with others, image by image.
 
     Raises:
-      ConfigError: they are not of the same images.
+      ConfigError: the predictions are for different images.
     """
     ours_alone = theirs_alone = 0
     for one, other in itertools.zip_longest(*map(_by_name, (ours, theirs.images))):

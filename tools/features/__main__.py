@@ -59,7 +59,7 @@ def _run(arguments: argparse.Namespace, screen: Screen) -> int:
     from inception_v3.model_dir import check_writable
     from tools.features import extraction
 
-    # Before the images are read, which takes long.
+    # Checked first, because reading the images takes long.
     check_writable('out', os.path.dirname(arguments.out) or '.')
     outputs.replaceable(arguments.out)
     files = extraction.find(arguments.images)

@@ -27,19 +27,19 @@ from tools.progress import Progress
 FEATURES, LOGITS = 'features', 'logits'
 # The graph of 2015 computes (x - 128) / 128.
 _GREY = 128.0
-# Axes of an activation.
+# The number of axes of a feature map, and of a vector per image.
 _MAP, _VECTOR = 4, 2
 
 
 class Endpoints:
     """The layers of the network in a graph that predicts.
 
-    A layer is a scope of variables, such as `Mixed_6e`, with or without the scope of the network, or a pooling between
-    scopes. Its features are the tensors that operations outside of it read, each averaged over the image.
+    A layer is a scope of variables, such as `Mixed_6e`, with or without the network's own scope in front, or a pooling
+    between scopes. Its features are the tensors that operations outside it read, each averaged over the image.
     """
 
     def __init__(self, graph: tf.Graph):
-        # Operations that read features are added to the graph later.
+        # Recorded now: operations that read features are added to the graph later.
         self._operations = {operation.name: operation for operation in graph.get_operations()}
         with graph.as_default():
             variables = [variable.op.name for variable in tf.global_variables()]
@@ -49,7 +49,7 @@ class Endpoints:
         self._scopes = {self._inner(name).partition('/')[0] for name in variables}
 
     def classifier(self) -> tf.Operation:
-        """The last product of the network, whose input is the layer `pool`."""
+        """The last convolution or matrix product of the network. Its input is the layer `pool`."""
         head = Patterns(HEAD)
         return [o for o in self._operations.values() if o.type in ('Conv2D', 'MatMul') and head.match(o.name)][-1]
 
@@ -65,13 +65,13 @@ class Endpoints:
         return names
 
     def features(self, layer: str) -> tf.Tensor:
-        """The features of a layer: float32 [batch, features]. CommandError lists the layers if there is no such one."""
+        """The features of a layer: float32 [batch, features]. For an unknown layer, CommandError lists all layers."""
         scope = self._root + self._inner(layer.strip('/'))
         inside = [name for name in self._operations if name == scope or name.startswith(f'{scope}/')]
         found = [self.classifier().inputs[0]] if layer == POOL else []
         for tensor in (tensor for name in inside if layer != POOL for tensor in self._operations[name].outputs):
             readers = {reader.name for reader in tensor.consumers()} & self._operations.keys()
-            # Values of each image of a batch, whose size is open.
+            # Activations have an open batch size.
             is_activation = tensor.shape.ndims in (_MAP, _VECTOR) and tensor.shape.as_list()[0] is None
             if is_activation and tensor.dtype.is_floating and not readers <= {*inside}:
                 found.append(tensor)
@@ -88,11 +88,16 @@ class Endpoints:
 
 
 class Extractor(NamedTuple):
-    """A network with its weights, of a name for users and a digest, and its preparation of images.
+    """A network with its weights and its preparation of images. Any thread may call `prepare`.
 
-    `encoded` is the placeholder of an image file, `image` its prepared image, float32 [height, width, 3], `images` the
-    placeholder of a batch of these, and `outputs` are the batch's outputs by name, float32 [batch, values]. `decoded`
-    has the pixels of the file, uint8 [height, width, 3], of the graph of 2015 alone. Any thread may call `prepare`.
+    Attributes:
+      name: the network's name for users.
+      digest: the digest of the weights.
+      encoded: the placeholder of an image file.
+      image: the prepared image of that file, float32 [height, width, 3].
+      images: the placeholder of a batch of prepared images.
+      outputs: the outputs of the batch by name, float32 [batch, values].
+      decoded: the pixels of the file, uint8 [height, width, 3]; only for the graph of 2015.
     """
 
     name: str
@@ -125,7 +130,7 @@ def of_run(path: str, layer: str) -> Extractor:
     """The network of a run, with the weights that the run evaluates and the preprocessing of its evaluation.
 
     The path is the model_dir of a run, or one of its checkpoints. Raises ConfigError, CheckpointError or RemoteError if
-    it cannot be used, and CommandError if the network has no such layer.
+    the run cannot be used, and CommandError if the network has no such layer.
     """
     if is_complete(path):
         model = trained_model.find(os.path.dirname(path) or '.', os.path.basename(path))
@@ -148,8 +153,8 @@ def of_2015(path: str, layer: str) -> Extractor:
     """The Inception graph of 2015, with its preparation of images: resizing of TensorFlow 1, and (x - 128) / 128.
 
     Its outputs also have the logits without their biases, from which the Inception Score has always been computed
-    (https://github.com/openai/improved-gan/blob/master/inception_score/model.py). Raises as `graph_2015.read`, and
-    CommandError if the network has no such layer.
+    (https://github.com/openai/improved-gan/blob/master/inception_score/model.py). Raises the errors of
+    `graph_2015.read`, and CommandError if the network has no such layer.
     """
     with tf.Graph().as_default() as graph:
         encoded = tf.placeholder(tf.string, [])
@@ -163,17 +168,17 @@ def of_2015(path: str, layer: str) -> Extractor:
         variables: List[Any] = tf.global_variables()
         values = graph_2015.read(path, {v.op.name: v.shape.as_list() for v in variables}, f'--weights={path}')
         session = tf.Session(graph=graph)
-        # All at once: a call per variable takes longer than the network.
+        # In one call: a call per variable takes longer than running the network.
         feeds = {variable.initializer.inputs[1]: values[variable.op.name] for variable in variables}
         session.run([variable.initializer for variable in variables], feeds)
         return Extractor(path, digest_of_values(values), session, encoded, image, images, outputs, decoded)
 
 
 def prepared(pixels: tf.Tensor) -> tf.Tensor:
-    """The input of the graph of 2015, float32 [299, 299, 3], of pixels uint8 [height, width, 3].
+    """The input of the graph of 2015, float32 [299, 299, 3], from pixels, uint8 [height, width, 3].
 
-    TensorFlow 1 resized bilinearly with the corner of a pixel as its place, and without averaging: position i of 299
-    reads i * size / 299. Later conventions take the centre, (i + 1/2) * size / 299 - 1/2.
+    TensorFlow 1 resized bilinearly without averaging, and measured positions at the corners of pixels: position i of
+    299 reads i * size / 299. Later conventions measure at the centres: (i + 1/2) * size / 299 - 1/2.
     """
     size = [graph_2015.SIZE, graph_2015.SIZE]
     resized = tf.image.resize_bilinear(tf.cast(pixels, tf.float32)[tf.newaxis], size, align_corners=False)[0]
@@ -188,7 +193,7 @@ def build(images: tf.Tensor) -> tf.Tensor:
 
 
 class Extracted(NamedTuple):
-    """The extractor's outputs, float32 [images, values], for the paths that could be read; and the number of others."""
+    """The extractor's outputs, float32 [images, values], for the readable paths, and the number of unreadable ones."""
 
     paths: List[str]
     values: Dict[str, np.ndarray]
@@ -196,7 +201,7 @@ class Extracted(NamedTuple):
 
 
 def find(names: Sequence[str]) -> ImageFiles:
-    """Finds the image files that arguments name, and reports files that are no images. At least one must be usable."""
+    """Finds the image files named by arguments, and reports files that are not images. At least one must be usable."""
     found = image_batches.find(names)
     if len(found.problems) == len(found.paths):
         raise CommandError('\n'.join(f'{full(path)}: {reason}' for path, reason in found.problems.items()))
@@ -207,7 +212,7 @@ def extract(extractor: Extractor, found: ImageFiles, batch_size: int, screen: Sc
     """Extracts the features of image files, and reports those that cannot be read.
 
     Threads, one per core, read and prepare files while the network runs. Raises ConfigError if a batch does not fit
-    into the memory, and CommandError if no image can be read, or if features are not finite.
+    in memory, and CommandError if no image can be read, or if features are not finite.
     """
     check_batch('batch_size', min(batch_size, len(found.paths)), bytes_per_image(extractor.session.graph))
     progress = Progress(screen, len(found.paths), batch_size)
@@ -244,7 +249,7 @@ def extract_pixels(
 ) -> Dict[str, np.ndarray]:
     """The extractor's outputs, float32 [images, values], for images that are decoded already, uint8 [height, width, 3].
 
-    Raises ConfigError if a batch does not fit into the memory, and CommandError if features are not finite.
+    Raises ConfigError if a batch does not fit in memory, and CommandError if features are not finite.
     """
     check_batch('batch_size', min(batch_size, total), bytes_per_image(extractor.session.graph))
     progress = Progress(screen, total, batch_size)

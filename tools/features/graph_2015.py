@@ -2,7 +2,7 @@
 
 `classify_image_graph_def.pb` (http://download.tensorflow.org/models/image/imagenet/inception-2015-12-05.tgz) holds them
 as constants, and pytorch-fid's `pt_inception-2015-12-05-6726825d.pth` as a state dict. The network is `inception_2015`
-of `networks.registry`; its layers have the names of TF-Slim, which are later than those of the graph.
+of `networks.registry`; its layers have TF-Slim's names, which are newer than the graph's own.
 """
 
 from typing import Dict, List, Mapping, Sequence
@@ -37,7 +37,7 @@ def names_in_graph() -> Dict[str, str]:
     for place, block in enumerate((*MIXED_35, *MIXED_17, *MIXED_8_OF_2015)):
         graph, towers = _numbered('mixed', place), 0
         for number, branch in enumerate(block.branches):
-            # A lone convolution of the block's input is outside of the graph's towers.
+            # A branch of a single convolution is outside the graph's towers.
             tower = graph if len(branch) == 1 else f'{graph}/{_numbered("tower", towers)}'
             towers += len(branch) > 1
             convs = [row for row in branch if isinstance(row, Conv)]
@@ -61,7 +61,7 @@ def of_graph(layers: Sequence[Layer]) -> List[Entry]:
             return f'softmax/{last}'
         return f'{names[layer.scope]}/{"conv2d_params" if last == "weights" else f"batchnorm/{last}"}'
 
-    # The graph's constant `gamma` takes no part: its operations have scale_after_normalization=False.
+    # The graph does not use its constant `gamma`: its operations have scale_after_normalization=False.
     entries = entries_of(layers, False, name_of, matrix=KERAS_MATRIX)
     return [entry for entry in entries if not entry.theirs.endswith('/gamma')]
 
@@ -90,7 +90,7 @@ def read(path: str, shapes: Mapping[str, Sequence[int]], flag: str) -> Values:
         )
     own = {entry.ours: entry._replace(shape=tuple(shapes.get(entry.ours, ()))) for entry in entries}
     try:
-        # The graph of 2015 has no scale: it is 1 in the state dict. Other weights of these shapes have another.
+        # The graph of 2015 has no scale: the state dict has 1. Other networks with these shapes have other values.
         scales = (entry.theirs for entry in entries if entry.is_optional and entry.theirs in stored)
         scaled = next((name for name in scales if (stored[name] != 1).any()), None)
         if scaled:

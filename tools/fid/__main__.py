@@ -1,10 +1,11 @@
 """Computes FID, KID and Inception Score of generated images, as TensorFlow 1 computed them.
 
-FID and KID compare two sets of images; the Inception Score is of each set alone. Published scores are from the
-Inception graph of December 2015: --weights=FILE is its classify_image_graph_def.pb, or pytorch-fid's .pth file of the
-same weights. A set may also be an .npz file of features, as inception-v3 features writes it; of moments (`mu` and
-`sigma`), as pytorch-fid and the reference batches of guided-diffusion have them; or of images (`arr_0`, uint8), as its
-samplers write them. Compare two scores only if their weights, numbers of images and resizing are the same.
+FID and KID compare two sets of images; the Inception Score rates each set alone. Published scores use the Inception
+graph of December 2015: --weights=FILE is its classify_image_graph_def.pb, or pytorch-fid's .pth file of the same
+weights. Instead of a folder, a set may be an .npz file of features, as inception-v3 features writes it; of moments
+(`mu` and `sigma`), as in pytorch-fid's files and guided-diffusion's reference batches; or of images (`arr_0`, uint8),
+as guided-diffusion's samplers write them. Compare two scores only if their weights, numbers of images and resizing are
+the same.
 
 A score that is not defined for the images is shown with the reason; with --scores, it is an error. An image that cannot
 be read is reported with the reason, and the others are used.

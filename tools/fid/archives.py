@@ -1,8 +1,8 @@
 """Archives of generated images, as the samplers of guided-diffusion and its successors write them.
 
 An archive is an .npz file whose array `arr_0` has the images, uint8 [images, height, width, 3]. Labels, in `arr_1`, are
-not needed. The published archives of 50,000 images are larger than the memory of many machines, so it is read image by
-image.
+not needed. Archives are read image by image, because the published ones of 50,000 images are larger than the memory of
+many machines.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ from tools.features import FILES_OF_2015
 
 IMAGES = 'arr_0'
 _AXES, _CHANNELS = 4, 3
-# The last record of a ZIP archive is in the last of them: 22 bytes, and a comment.
+# A ZIP archive's last record, 22 bytes and a comment, is within this many bytes of its end.
 _END_BYTES = (1 << 16) + 22
 _KIND = '.npz file of arrays'
 
@@ -42,7 +42,7 @@ class Archive(NamedTuple):
 
 
 def names_in(path: str) -> List[str]:
-    """The names of the arrays in a local .npz file; empty for a missing one, and for a remote one, which is not opened.
+    """The names of the arrays in a local .npz file; empty if it is missing or remote.
 
     Raises WeightsError if the file is damaged.
     """
@@ -61,7 +61,7 @@ def find(path: str, has_weights: bool) -> Archive:
     """Finds the images of an archive.
 
     Raises:
-      CommandError: the array has other values than images, or no weights are given to extract their features with.
+      CommandError: the array does not hold images, or no weights are given to extract features with.
       WeightsError: the file is damaged.
     """
     with damage_explained(path, _KIND), _opened(path) as (header, _):
@@ -79,7 +79,7 @@ def find(path: str, has_weights: bool) -> Archive:
 
 @contextlib.contextmanager
 def _opened(path: str) -> Iterator[Tuple[Any, Any]]:
-    """The header of the images' array (shape, whether it is in Fortran's order, type), and the file at its values."""
+    """Yields the header of the images' array (shape, whether in Fortran order, type), and the file at its values."""
     inputs.check(path)
     with zipfile.ZipFile(path) as archive, archive.open(f'{IMAGES}.npy') as file:
         if np.lib.format.read_magic(file) != (1, 0):

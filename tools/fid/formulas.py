@@ -1,6 +1,6 @@
 """Fréchet Inception Distance, Kernel Inception Distance and Inception Score, from features and logits, in float64.
 
-By hand, since torch-fidelity and pytorch-fid need PyTorch.
+Implemented here, because torch-fidelity and pytorch-fid need PyTorch.
 """
 
 from typing import NamedTuple
@@ -76,9 +76,9 @@ def frechet_distance(one: Statistics, other: Statistics) -> float:
 def _factor(covariance: np.ndarray) -> np.ndarray:
     """A matrix F with covariance = F Fᵀ, with as many columns as the covariance's numerical rank, and at least one."""
     values, vectors = np.linalg.eigh(covariance)
-    # Eigenvalues below this bound are rounding (that of numpy.linalg.matrix_rank). Their square roots would not be.
+    # Eigenvalues below numpy.linalg.matrix_rank's bound are rounding errors. Their square roots would be larger.
     rounding = max(values.max(), 0.0) * len(values) * np.finfo(np.float64).eps
-    # A covariance that was stored in float32 has larger ones.
+    # A covariance that was stored in float32 has larger rounding errors.
     if values.min() < -1e-5 * max(values.max(), np.finfo(np.float64).tiny):
         raise ScoreError(f'a matrix with the eigenvalue {values.min():.3g} is no covariance')
     kept = values > rounding
@@ -89,8 +89,8 @@ def _factor(covariance: np.ndarray) -> np.ndarray:
 def kernel_distance(one: np.ndarray, other: np.ndarray, subsets: int, subset_size: int, seed: int) -> Spread:
     """The unbiased squared maximum mean discrepancy with the kernel (x·y / d + 1)³, over random subsets.
 
-    Bińkowski et al., "Demystifying MMD GANs", section 4. Subsets are drawn without replacement within each, from
-    `one` and then from `other`, by NumPy's `RandomState`, in the order in which torch-fidelity draws them.
+    Bińkowski et al., "Demystifying MMD GANs", section 4. Each subset is drawn without replacement, first from `one` and
+    then from `other`, by NumPy's `RandomState`, in torch-fidelity's order.
 
     The features are [images, features]. Raises ScoreError if there are fewer images than `subset_size`.
     """
@@ -111,13 +111,13 @@ def _kernel(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 
 def _within(x: np.ndarray) -> float:
-    """The mean kernel of different images of one set."""
+    """The mean kernel over pairs of different images of one set."""
     values = _kernel(x, x)
     return (values.sum() - np.trace(values)) / (len(x) * (len(x) - 1))
 
 
 def inception_score(logits: np.ndarray, splits: int, seed: int) -> Spread:
-    """The exponential of the mean Kullback-Leibler divergence of images' classes from those of their split.
+    """The exponential of the mean Kullback-Leibler divergence of each image's classes from the mean of its split.
 
     Salimans et al., "Improved Techniques for Training GANs", section 4. The images are shuffled by `seed`, as
     torch-fidelity does; the splits are equal to within one image.

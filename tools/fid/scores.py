@@ -1,4 +1,4 @@
-"""The sets of images that are compared, folders of images or features or moments from files, and their scores."""
+"""Reads sets of images from folders, or their features or moments from files, and computes their scores."""
 
 import argparse
 import contextlib
@@ -17,18 +17,18 @@ from tools.features.extraction import FEATURES, LOGITS
 from tools.fid import archives, formulas
 from tools.fid.formulas import ScoreError, Statistics
 
-# The moments of pytorch-fid's files, of the files of FID's authors, and of guided-diffusion's reference batches.
+# The arrays of moments in files of pytorch-fid and of FID's authors, and in guided-diffusion's reference batches.
 _MEAN, _COVARIANCE = 'mu', 'sigma'
-# Arrays for which a file is read as features or moments, even if it also holds images.
+# A file with one of these arrays is read as features or moments, even if it also holds images.
 _OF_FILES = {FEATURES, _MEAN, _COVARIANCE}
 _PICKLES = ('.pkl', '.pickle')
 
 
 class Sample(NamedTuple):
-    """A set of images, as the user named it: features [images, features] of a layer, logits [images, classes].
+    """A set of images under the user's name for it: features [images, features] of a layer, logits [images, classes].
 
-    Unknown values are None: a file may have the moments of the features alone, its layer and the digest of the weights
-    need not be recorded. `unreadable` image files are not in it.
+    Unknown values are None: a file may have only the moments of the features, and may lack the layer and the digest of
+    the weights. `unreadable` is the number of image files that were left out.
     """
 
     name: str
@@ -53,12 +53,12 @@ class Sample(NamedTuple):
 
 
 def read(arguments: argparse.Namespace, screen: Screen) -> List[Sample]:
-    """The sets that a command line names, which are described on standard error.
+    """Reads the sets that a command line names, and describes them on standard error.
 
     Raises:
       CommandError: a set cannot be read, or two sets have features of different kinds.
     """
-    # What is missing or damaged is found before the images are read, which takes long.
+    # Missing and damaged files are found first, because reading the images takes long.
     for name in arguments.names:
         if name.endswith(_PICKLES):
             raise CommandError(_no_pickle(name))
@@ -148,7 +148,7 @@ def of_file(path: str) -> Sample:
 
 
 def compute(sets: Sequence[Sample], arguments: argparse.Namespace, screen: Screen) -> Iterator[Dict[str, Any]]:
-    """The chosen scores, in the order in which they were chosen, as `--json` prints them."""
+    """Yields the chosen scores in the given order, as `--json` prints them."""
     for name in arguments.chosen:
         screen.update(f'computing {name.upper()}')
         groups: List[Sequence[Sample]] = [sets] if len(sets) > 1 else []

@@ -18,7 +18,7 @@ is written to model_dir.
 {EXIT_CODES}"""
 _OWN_FLAGS = {
     'out': flags.OwnFlag(str, 'plan', f'folder for {PAGE_FILE} and {PICTURE_FILE}'),
-    # The trace names no TPU, no batch, and does not say whether this is a step.
+    # The guide names no TPU and no batch for this trace, which may not be of a single step.
     'step_ms': flags.OwnFlag(
         float,
         None,

@@ -1,4 +1,4 @@
-"""The rows, warnings and files of a plan, and its figure: the learning rate, and what the averages remember."""
+"""Writes a plan: its rows and warnings, and a figure of the learning rate and of the windows of the averages."""
 
 import contextlib
 import datetime
@@ -30,7 +30,7 @@ from tools import drawing, extras
 from tools.estimate import ASSUMED_STEP_MS, Estimate, weights_of
 from tools.plan import PAGE_FILE, PICTURE_FILE
 
-# The settings that the time of a step depends on.
+# The settings that affect the time of a step.
 _OF_STEP = (
     *('network', 'height', 'width', 'depth_multiplier', 'auxiliary_head', 'num_classes', 'train_batch_size'),
     *(
@@ -51,8 +51,8 @@ def write(command_line: CommandLine) -> str:
     """Writes the page and the picture of a plan into `--out`, logs its warnings, and returns its rows as text.
 
     Raises:
-      ConfigError: --step_ms is not a time; the run does not train, its data or weights do not fit, or `--out` is no
-        folder for a plan.
+      ConfigError: --step_ms is not a time; the run does not train, its data or weights do not fit, or `--out`
+        cannot be the plan's folder.
       RemoteError: a file cannot be read or written.
     """
     extras.require('studies', 'matplotlib')
@@ -142,7 +142,7 @@ def _rows(estimate: Estimate, origin: str) -> List[Tuple[str, str]]:
 
 
 def measured_step_ms(config: Config) -> Optional[float]:
-    """The median milliseconds of a step that the run in model_dir took; None without one, or if its steps were others.
+    """The median time of a step of the run in model_dir, in milliseconds; None without a run with the same settings.
 
     The speeds are those in the run's event files since its last start.
     """
@@ -153,7 +153,7 @@ def measured_step_ms(config: Config) -> Optional[float]:
     machines = len(cluster.addresses_in(of_start.pop('worker_hosts'))) or 1
     if machines != config.machines or any(value != getattr(config, name) for name, value in of_start.items()):
         return None
-    # A start that was killed before its first checkpoint has trained the same steps.
+    # Times are compared, too: an earlier start that was killed before a checkpoint has events of the same steps.
     speeds: List[float] = []
     for folder in (config.model_dir, os.path.join(str(config.model_dir), HOST_FOLDER)):
         for name in remote.names_in(str(folder)) or ():
@@ -169,7 +169,7 @@ def measured_step_ms(config: Config) -> Optional[float]:
 
 
 def _described(decay: float, share_after: Callable[[float, int], float], estimate: Estimate) -> str:
-    """An exponential average: its window of 1 / (1 - decay) steps, and its initial values' share at the end."""
+    """Describes an exponential average: its window of 1 / (1 - decay) steps, and its initial value's final share."""
     window, share = 1 / (1 - decay), share_after(decay, estimate.config.train_steps)
     left = f'{share:.0%}' if share >= 0.01 else 'less than 1%'
     return (
@@ -179,9 +179,9 @@ def _described(decay: float, share_after: Callable[[float, int], float], estimat
 
 
 def remembered(decay: float, steps: int) -> np.ndarray:
-    """The weights of the newest value of an exponential average, of the one before, …: of four windows, or of `steps`.
+    """The weights in an exponential average, newest value first: of four windows, or of `steps` if these are fewer.
 
-    A window is 1 / (1 - decay) steps; the values in it have 63 % of all weight.
+    A window is 1 / (1 - decay) steps; the values in it have 63 % of the total weight.
     """
     return (1 - decay) * decay ** np.arange(min(steps, round(4 / (1 - decay))))
 
@@ -207,7 +207,7 @@ def _draw_windows(config: Config, axes: Any) -> None:
     if config.moving_average:
         drawn.insert(0, ('weights', config.moving_average_decay, drawing.GOOD))
     for name, decay, color in drawn:
-        # A decay of 0 keeps the newest value alone; one of 1, the initial value for good.
+        # A decay of 1 keeps the initial value forever, and has no window.
         if decay < 1:
             weights, window = remembered(decay, config.train_steps), 1 / (1 - decay)
             axes.plot(weights, color=color, linewidth=2, label=f'{name}: {window:,.0f} steps')

@@ -33,7 +33,7 @@ class Classifier(NamedTuple):
       class_names: the name of each class; empty if a class has none.
       prepare: (file, pixels) → the input of `classify`. The pixels, uint8 [height, width, 3] as viewers show them, are
         None if they are not decoded yet. Raises UnreadableError.
-      classify: a batch of prepared images → the probabilities of the classes of each, float32 [num_classes].
+      classify: a batch of prepared images → the class probabilities of each image, float32 [num_classes].
       close: releases TensorFlow's resources.
       note: says that its class names may differ from those of its data set; empty if they do not.
       has_images_as_viewed: whether it turns JPEG files by their EXIF orientation, and lays transparent images on

@@ -30,8 +30,8 @@ _PAGE: Any = html.template(pathlib.Path(__file__).with_name('contact_sheet.html'
 # Columns of text if the output is not a terminal.
 _PLAIN_WIDTH = 100
 _LONGEST_BAR = 40
-# The first bytes of JPEG and PNG files. Models show these as viewers do; an image that the intake has turned has been
-# encoded again, and differs a little.
+# The first bytes of JPEG and PNG files. Models turn these as viewers do, and receive the original file: an image that
+# the intake turns is encoded again, and differs slightly.
 _AS_VIEWED = (b'\xff\xd8', b'\x89PNG')
 
 
@@ -49,7 +49,7 @@ class ScoredClass(NamedTuple):
 
 
 class Prediction(NamedTuple):
-    """The result for one image file: its most probable classes in order and a JPEG file, or else the problem."""
+    """The result for one image file: its most probable classes in order and a JPEG thumbnail, or else the problem."""
 
     path: str
     likeliest: Tuple[ScoredClass, ...] = ()
@@ -75,7 +75,7 @@ def predict(
 
     def prepare(intake: Intake, encoded: bytes) -> Tuple[Any, bytes]:
         """An image for the classifier, and its thumbnail."""
-        # Decoding takes most of the time, so that each image is decoded once, for all purposes.
+        # Decoding takes most of the time, so each image is decoded only once.
         accepted, pixels = intake.accept_and_decode(encoded)
         if accepted.encoded is not encoded and model.has_images_as_viewed and encoded.startswith(_AS_VIEWED):
             image = model.prepare(encoded, None)
@@ -100,7 +100,7 @@ def predict(
 
 
 def lines_of(prediction: Prediction) -> List[str]:
-    """The text of a prediction for standard output: with bars, and fitted to the terminal's width."""
+    """The lines of a prediction for standard output, with bars, cut to the terminal's width."""
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     bar_width = min(_LONGEST_BAR, (width or _PLAIN_WIDTH) // 3)
     steps = EIGHTHS
@@ -118,8 +118,8 @@ def lines_of(prediction: Prediction) -> List[str]:
 class ContactSheet:
     """Context manager that writes a page while images are classified, then completes it and moves it to its path.
 
-    An image in a folder named like a class, one of `class_names`, is marked if it is classified otherwise. Raises
-    ConfigError if the page cannot be written.
+    An image whose folder has the name of a class, one of `class_names`, is marked if it is classified as another.
+    Raises ConfigError if the page cannot be written.
     """
 
     def __init__(self, path: str, classifier: str, class_names: Sequence[str]):
@@ -151,7 +151,7 @@ class ContactSheet:
         return self
 
     def __exit__(self, kind: Any, *unused: Any) -> None:
-        """Completes the page, also after an error or Ctrl-C: it shows the images that were done."""
+        """Completes the page, also after an error or Ctrl-C; it then shows the images done so far."""
         with self._stack:
             self._file.write(_PAGE.end(self._problems, self._images, ', then interrupted' if kind else ''))
 

@@ -31,7 +31,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
 
 def _perform(arguments: argparse.Namespace, screen: Screen) -> None:
     require_packages()
-    # These need TensorFlow and the packages of the extra, which --help does not need.
+    # Imported late: these need TensorFlow and the extra's packages, which --help does not.
     from inception_v3.model_dir import check_writable
     from tools.studies.report import page, runs
 

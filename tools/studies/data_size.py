@@ -1,8 +1,8 @@
 """Measures how the error falls with the number of training images, and fits a power law to it.
 
-Networks are trained on the handwritten digits, with few images of each digit or many, for the same number of steps, and
-evaluated on all validation images. A smaller data set is a part of each larger one. The trials are a sweep, in the
-folder OUT/data_size. The command then prints a table with the power law, and writes it with a figure. The same command
+Networks are trained on the handwritten digits, from few images of each digit to many, for the same number of steps, and
+evaluated on all validation images. Each data set contains the smaller ones. The trials are a sweep, in the folder
+OUT/data_size. The command then prints a table with the power law, and writes it with a figure. The same command
 resumes.
 """
 
@@ -52,7 +52,7 @@ class PowerLaw(NamedTuple):
         return f'error = {self.factor:.0f} % · images^−{self.exponent:.2f}'
 
     def error(self, images: int) -> float:
-        """The error of a number of images, in per cent."""
+        """The error for a number of training images, in per cent."""
         return self.factor * images**-self.exponent
 
 
@@ -86,9 +86,9 @@ def _perform(arguments: argparse.Namespace, screen: Screen) -> int:
 
 
 def fit(errors: Mapping[int, Sequence[float]]) -> Optional[PowerLaw]:
-    """The line of least squares through the logarithms of the mean errors, by number of images; None: fewer than three.
+    """Fits a power law to errors by number of images, by least squares on logarithms; None for fewer than three sizes.
 
-    A size without any error has no logarithm, and is left out.
+    Sizes without errors are left out, because 0 has no logarithm.
     """
     from scipy import stats
 

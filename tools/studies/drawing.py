@@ -45,7 +45,7 @@ def sign_of(index: int) -> Sign:
 class Panel(NamedTuple):
     """A panel of a figure: its title, the labels of its axes, and by series a spread at each position.
 
-    Positions are numbers, or words for kinds side by side. Axes are linear, the vertical one with 0, or logarithmic.
+    Positions are numbers, or words for categories. Axes are linear, the vertical one including 0, or logarithmic.
     """
 
     title: str
@@ -58,7 +58,7 @@ class Panel(NamedTuple):
 def chart(title: str, panels: Sequence[Panel], columns: int = 2, is_svg: bool = False) -> bytes:
     """A figure as a PNG file, or as SVG for light and dark pages. A series has one sign in all panels.
 
-    The SVG file of a figure is always the same, with the text as text. On a dark page it is dark, with its hues.
+    The same figure gives the same SVG file, with the text as text. On a dark page, it is dark, with the same hues.
     """
     import matplotlib
 
@@ -88,7 +88,7 @@ def draw(title: str, panels: Sequence[Panel], columns: int = 2) -> Any:
         for sign in signs.values()
     ]
     place: Any = {'loc': 'upper center', 'bbox_to_anchor': (0.5, 0), 'frameon': False}
-    # The figure grows when it is written.
+    # Below the figure, which grows when it is written.
     drawn.legend(handles, [*signs], ncol=2 * columns, handlelength=4, **place)
     return drawn
 

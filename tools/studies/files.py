@@ -12,7 +12,7 @@ from tools.benchmarks import tables as columns
 
 # The files of the shipped studies, by name.
 SHIPPED = {path.stem: str(path) for path in sorted((pathlib.Path(__file__).parent / 'shipped').glob('[a-z]*.py'))}
-# A note longer than this goes on in the next line on the screen.
+# Characters on a line of a note on the screen.
 _WIDTH = 120
 
 
@@ -30,7 +30,7 @@ class Table(NamedTuple):
         return columns.plain(self.header, self.rows, self.words)
 
     def markdown(self) -> str:
-        """Header, which is Markdown, and rows, which are escaped, in GitHub-flavoured Markdown."""
+        """Header and rows in GitHub-flavoured Markdown. The header is Markdown already; rows are escaped."""
         rule = [':--' if column < self.words else '--:' for column in range(len(self.header))]
         lines = [self.header, rule, *([in_markdown(cell) for cell in row] for row in self.rows)]
         return '\n'.join(f'| {" | ".join(cells)} |' for cells in lines)

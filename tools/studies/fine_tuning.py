@@ -1,9 +1,9 @@
-"""Measures what weights of another task are worth, by the number of images and by the layers that are trained.
+"""Measures the benefit of weights from another task, by the number of images and by the layers that are trained.
 
 A network is trained on the handwritten digits 0 to 4. From its weights, others are trained on 5 to 9 with few images of
-each: only the classifier, also the last blocks, or all layers; and one begins from nothing. All take the same number
-of steps, and are evaluated on all validation images of 5 to 9. Both parts are sweeps, in the folders OUT/source and
-OUT/fine_tuning. The command then prints a table, and writes it with a figure. The same command resumes.
+each: only the classifier, also the last blocks, or all layers. Another one is trained from nothing. All take the same
+number of steps, and are evaluated on all validation images of 5 to 9. Both parts are sweeps, in the folders OUT/source
+and OUT/fine_tuning. The command then prints a table, and writes it with a figure. The same command resumes.
 """
 
 import argparse
@@ -33,7 +33,7 @@ _RECIPE = {
     'learning_rate': 0.04,
     'head_learning_rate': 0.4,
 }
-# What is trained, with the layers that are not.
+# The frozen layers, by name of the part that is trained.
 _TRAINED = {
     'classifier': 'Conv2d_*,Mixed_*',
     'last-blocks': 'Conv2d_*,Mixed_5*,Mixed_6*',
@@ -50,12 +50,12 @@ def source_study(out: str) -> 'Study':
 
 
 def study(out: str, images: Sequence[int], seeds: int, steps: int) -> 'Study':
-    """The study itself. The folder of the command, `out`, has the source's run."""
+    """The study itself; `out`, the folder of the command, has the source's run."""
     weights = os.path.join(out, SOURCE, 'trials', 'default', 'seed-1', 'model')
     ways: Dict[str, Mapping[str, Any]] = {
         name: {**_RECIPE, 'init_from': weights, 'freeze': frozen} for name, frozen in _TRAINED.items()
     }
-    # The recipe of the preset.
+    # This way has the preset's own recipe.
     ways[FROM_NOTHING] = {}
     data_sets = {str(count): {'data_dir': _data_dir(out, count)} for count in images}
     question = 'How many images are enough to fine-tune a network, and which of its layers should be trained?'
@@ -63,7 +63,7 @@ def study(out: str, images: Sequence[int], seeds: int, steps: int) -> 'Study':
 
 
 def _data_dir(out: str, images: Optional[int]) -> str:
-    """The folder of the new digits with a number of images; None: of the old ones with all images."""
+    """The folder of the new digits with a number of images; for None, of the old digits with all images."""
     return os.path.join(out, 'data', 'old' if images is None else f'new-{images}')
 
 
@@ -89,7 +89,7 @@ def _perform(arguments: argparse.Namespace, screen: Screen) -> int:
         if code != DONE:
             return code
     of_cases = generated.accuracies(out, planned)
-    # By the number of images, by what is trained, by seed.
+    # By number of images, by trained part, by seed.
     found = {str(count): {way: of_cases.get(f'{way},{count}', []) for way in _WAYS} for count in arguments.images}
     write_json(os.path.join(out, f'{STUDY}.json'), {'top_1': found, 'versions': versions.current()})
     publish(out, STUDY, 'Weights of another task', (), [table(found)], figure(found))
@@ -97,7 +97,7 @@ def _perform(arguments: argparse.Namespace, screen: Screen) -> int:
 
 
 def table(found: Mapping[str, Mapping[str, Sequence[float]]]) -> Table:
-    """The table of the accuracies in per cent, by the number of images, by what is trained, by seed."""
+    """The table of the accuracies in per cent, given by number of images, by trained part, by seed."""
     title = 'Top-1 on the digits 5 to 9, in per cent: mean ± standard deviation over the seeds'
     header = ('images of each digit', *(way.replace('-', ' ') for way in _WAYS))
     return Table(title, header, [[images, *map(generated.text_of, of.values())] for images, of in found.items()], 0)

@@ -75,7 +75,7 @@ def grid(**values: Sequence[Value]) -> Axis:
 
 
 def without(names: Sequence[str], flags: Flags) -> Flags:
-    """The flags but some, which the cases of a study set themselves."""
+    """The flags without those that the cases of a study set themselves."""
     return {name: value for name, value in flags.items() if name not in names}
 
 
@@ -113,8 +113,8 @@ class Study:
 
     preset: str = 'imagenet'  # The preset that flags start from.
     flags: Flags = dataclasses.field(default_factory=dict)  # Flags of every trial, on top of the preset.
-    axes: Sequence[Axis] = ()  # What varies; several axes are multiplied. Without axes there is one case.
-    seeds: Union[int, Sequence[int]] = 3  # The number of seeds, which then are 1, 2, …; or a list of seeds.
+    axes: Sequence[Axis] = ()  # The cases are all combinations of the axes. Without axes there is one case.
+    seeds: Union[int, Sequence[int]] = 3  # The number of seeds 1, 2, …; or a list of seeds.
     report: Sequence[str] = tuple(METRICS)  # The metrics to report, the most important first: keys of `runs.METRICS`.
     # Assumed milliseconds of a training step of 1,024 images on 8 cores, for the cost; None: unknown.
     step_ms: Optional[float] = None
@@ -188,7 +188,7 @@ class Study:
             for name, value in {**self.flags, **settings}.items():
                 if name in _RESERVED:
                     raise StudyError(f'{name}: {_RESERVED[name]}.')
-                # The study would not show the effect of flags that are no settings, such as --flagfile.
+                # Flags that are not settings, such as --flagfile, have effects that the study would not show.
                 if name not in _SETTINGS:
                     raise StudyError(f'{shown(name)}: no such flag.')
                 if not isinstance(value, (bool, int, float, str)):

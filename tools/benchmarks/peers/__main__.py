@@ -2,9 +2,8 @@
 
 Every pipeline reads the same generated photographs, decodes, crops at random, resizes, flips and batches them; with and
 without a distortion of colour, as floats and as bytes. In each round, every peer has a process of its own, in an
-environment that uv makes from the packages that the peer's own script names. A peer that cannot be
-installed, or fails, is named with the reason. Of the flags of a run, only sizes and the ranges of crops and colours
-are allowed.
+environment that uv makes from the packages listed in the peer's script. A peer that cannot be installed, or fails, is
+listed with the reason. The only flags of a run that are allowed are sizes and the ranges of crops and colours.
 """
 
 import dataclasses
@@ -34,7 +33,7 @@ FOLDER = pathlib.Path(__file__).parent
 _TENSORFLOW = {'1.15': '.venv', '2.15': '.venv-2.15', '2.21': '.venv-2.21'}
 OURS = tuple(f'{kind}_{version}' for version in _TENSORFLOW for kind in ('ours', 'ours_tar'))
 LIBRARIES = ('tf_data', 'simplejpeg', 'pillow', 'torchvision', 'webdataset', 'dali', 'grain', 'spdl')
-# Seconds after which a measurement counts as hung, and the length of uv's message that is shown.
+# Seconds after which a measurement counts as hung, and the most characters of uv's message to show.
 _TIMEOUT, _LONGEST = 1800, 300
 # Flags of a run that all pipelines can follow.
 _COLOURS = ('brightness_distortion_range', 'cb_distortion_range', 'cr_distortion_range')
@@ -44,13 +43,13 @@ _OWN_FLAGS: Dict[str, OwnFlag] = {
     **command.MEASURING,
     'repeats': command.MEASURING['repeats']._replace(default=5),
 }
-# The work: whether colours are distorted, and whether batches are floats or bytes.
+# The kinds of work: whether colours are distorted, and whether batches are floats or bytes.
 KINDS = {
     f'{"floats" if floats else "bytes"}, {"with" if colour else "without"} colour': (colour, floats)
     for colour in (True, False)
     for floats in (True, False)
 }
-# The results of each round of a peer: those of `meter.measure`, in the order of the kinds.
+# By peer and round: the results of `meter.measure`, in the order of the kinds.
 Measured = Dict[str, List[List[Dict[str, Any]]]]
 
 
@@ -61,7 +60,7 @@ def main(argv: Sequence[str]) -> int:
 
 def _perform(own: Dict[str, Any], command_line: CommandLine, screen: Screen) -> int:
     chosen = command.chosen('peers', own['peers'], OURS + LIBRARIES)
-    # Ratios are to the first that is measured: this program, if it is.
+    # Ratios are to the first peer, which is this program if it is measured.
     names = [name for name in OURS + LIBRARIES if name in chosen]
     for flag in [*(['preset'] if command_line.preset else []), *sorted(command_line.given - _ALLOWED)]:
         raise ConfigError(
@@ -97,9 +96,9 @@ def _perform(own: Dict[str, Any], command_line: CommandLine, screen: Screen) -> 
 
 
 def python_of(name: str) -> str:
-    """The interpreter that has what a peer needs; uv makes the environment of a library unless it exists.
+    """The interpreter with a peer's packages; uv makes the environment of a library, in its cache, unless it exists.
 
-    The environments are in uv's cache. Raises MeasurementError with the reason if there is none.
+    Raises MeasurementError with the reason if there is no such interpreter.
     """
     if name in OURS:
         from compat import tf
@@ -125,7 +124,7 @@ def python_of(name: str) -> str:
 
 
 def _environment() -> Dict[str, str]:
-    """The environment variables of another Python, for which this one's packages are of no use."""
+    """The environment variables for another Python, without those that point to this one's packages."""
     return {name: value for name, value in os.environ.items() if not name.startswith('PYTHON')}
 
 

@@ -11,7 +11,7 @@ from tools.benchmarks.peers import meter
 
 
 def pipeline(task: meter.Task) -> Iterator[Any]:
-    """Batches without end."""
+    """Yields batches forever."""
     import numpy as np
     import nvidia.dali
     from nvidia.dali import fn, math, types
@@ -22,7 +22,7 @@ def pipeline(task: meter.Task) -> Iterator[Any]:
         images = fn.decoders.image_random_crop(encoded, random_area=task.area, random_aspect_ratio=task.aspect)
         height, width = task.size
         images = fn.resize(images, resize_x=width, resize_y=height, interp_type=types.INTERP_LINEAR, antialias=False)
-        # Flipped, the mean taken away, and divided, in one step.
+        # Flips, subtracts the mean and divides, in one step.
         center, scale = (127.5, 127.5) if task.floats else (0.0, 1.0)
         mean: Any = [center] * 3
         if task.colour:

@@ -12,7 +12,7 @@ from tools.benchmarks.peers import meter, simplejpeg
 
 
 def pipeline(task: meter.Task) -> Iterator[Any]:
-    """Batches without end."""
+    """Yields batches forever."""
     import grain
 
     files = sorted(map(str, pathlib.Path(task.files).glob('*/*.jpg')))

@@ -1,6 +1,7 @@
-"""Measures the input pipeline of a library in a process that has little but this library.
+"""Measures the input pipeline of a library, in a process that loads little else.
 
-Standard input has a list of `Task`s as JSON; the last line that a script prints has the results of `measure`, as JSON.
+A script reads a list of `Task`s as JSON from standard input; its last line of output has the results of `measure` as
+JSON.
 """
 
 import collections
@@ -15,8 +16,8 @@ import sys
 import time
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
-# Batches before the measurement starts: they fill the buffers and start all threads and processes. With fewer measured
-# batches, one that is partly prepared at the start or the end would distort the result.
+# Batches before the measurement, to fill the buffers and start all threads and processes; and the fewest measured
+# batches. With fewer, a batch that is partly prepared at the start or the end would distort the result.
 WARM_UP_BATCHES, LEAST_BATCHES = 2, 4
 
 
@@ -27,7 +28,7 @@ class Task(NamedTuple):
     shards: str  # Folder with the same images as tar shards.
     size: List[int]  # Height and width of a prepared image.
     area: List[float]  # Range of a random crop's share of the image.
-    aspect: List[float]  # Range of its width / height.
+    aspect: List[float]  # Range of the crop's width / height.
     # Largest shifts of brightness, Cb and Cr, for pixels in [0, 1]; None leaves the colours as they are.
     colour: Optional[List[float]]
     floats: bool  # Whether batches are float32 in [-1, 1]; else they are bytes.
@@ -46,12 +47,12 @@ class Task(NamedTuple):
         return 0, 0, height, width
 
     def shift(self) -> List[float]:
-        """Draws the shifts of red, green and blue, from those of brightness, Cb and Cr (JFIF, page 3)."""
+        """Draws shifts of brightness, Cb and Cr, and converts them to red, green and blue (JFIF, page 3)."""
         y, cb, cr = (random.uniform(-largest, largest) for largest in self.colour or [0, 0, 0])
         return [y + 1.402 * cr, y - 0.344136 * cb - 0.714136 * cr, y + 1.772 * cb]
 
     def paths(self) -> Iterator[str]:
-        """The files in random order, again and again."""
+        """Yields the files forever, in a new random order each time."""
         found = sorted(map(str, pathlib.Path(self.files).glob('*/*.jpg')))
         while True:
             yield from random.sample(found, len(found))
@@ -68,7 +69,7 @@ class Task(NamedTuple):
         return np.clip(image + np.rint(255 * shift).astype(np.int16), 0, 255).astype(np.uint8) if self.colour else image
 
     def batches(self, prepare: Callable[[str], Any]) -> Iterator[Any]:
-        """Batches of what `prepare` makes of files, in threads that work two batches ahead."""
+        """Yields batches of files that `prepare` has processed, in threads that work two batches ahead."""
         import numpy as np
 
         paths = self.paths()
@@ -91,19 +92,19 @@ def cpu_seconds() -> float:
                 # The second field is the name, which may contain spaces.
                 stats[int(path.split('/')[2])] = file.read().rpartition(')')[2].split()
         except OSError:
-            continue  # It has ended.
+            continue  # The process has ended.
     family = [os.getpid()]
     for pid in family:
         family += [child for child, stat in stats.items() if int(stat[1]) == pid]
-    # Four numbers of each: its own, and those of its children that have ended. Ticks are too coarse for this process.
+    # The times of each process, and of its children that have ended. For this process, ticks are too coarse.
     ticks = sum(int(ticks) for pid in family[1:] for ticks in stats[pid][11:15])
     return time.process_time() + ticks / os.sysconf('SC_CLK_TCK')
 
 
 def measure(batches: Iterator[Any], batch_size: int, images: int, count: Callable[[Any], int] = len) -> Dict[str, Any]:
-    """Reads batches, and measures those after the warm-up, of `images` images or more; `count` counts those of one.
+    """Reads batches, and measures at least `images` images after the warm-up; `count` counts the images of a batch.
 
-    Returns `images`, the number that was measured; `cpu_ms`, CPU-ms per image; and `images_per_second`.
+    Returns `images`, the number of measured images; `cpu_ms`, CPU-ms per image; and `images_per_second`.
     """
     for _ in range(WARM_UP_BATCHES):
         next(batches)
@@ -119,5 +120,5 @@ def answer(pipeline: Callable[[Task], Iterator[Any]]) -> None:
     for task in (Task(**fields) for fields in json.load(sys.stdin)):
         results.append(measure(pipeline(task), task.batch_size, task.images))
     print(json.dumps(results), flush=True)
-    # Workers would otherwise prepare what nobody reads, until the libraries are unloaded.
+    # Otherwise workers would keep preparing batches until the libraries are unloaded.
     os._exit(0)

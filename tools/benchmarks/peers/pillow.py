@@ -11,7 +11,7 @@ from tools.benchmarks.peers import meter
 
 
 def pipeline(task: meter.Task) -> Iterator[Any]:
-    """Batches without end."""
+    """Yields batches forever."""
     import numpy as np
     from PIL import Image
 

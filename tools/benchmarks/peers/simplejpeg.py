@@ -29,7 +29,7 @@ def preparation(task: meter.Task) -> Callable[[str], Any]:
 
 
 def pipeline(task: meter.Task) -> Iterator[Any]:
-    """Batches without end."""
+    """Yields batches forever."""
     return task.batches(preparation(task))
 
 

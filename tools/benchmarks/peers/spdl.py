@@ -11,7 +11,7 @@ from tools.benchmarks.peers import meter, simplejpeg
 
 
 def pipeline(task: meter.Task) -> Iterator[Any]:
-    """Batches without end."""
+    """Yields batches forever."""
     import numpy as np
     from spdl.pipeline import PipelineBuilder
 

@@ -1,4 +1,4 @@
-"""TensorFlow's own tf.data, in the order in which its tutorials write it: files, decode, crop, resize, flip, batch."""
+"""TensorFlow's own tf.data, in the order of its tutorials: files, decode, crop, resize, flip, batch."""
 
 # /// script
 # requires-python = "==3.11.*"
@@ -11,7 +11,7 @@ from tools.benchmarks.peers import meter
 
 
 def pipeline(task: meter.Task) -> Iterator[Any]:
-    """Batches without end."""
+    """Yields batches forever."""
     import tensorflow as tf
 
     def shifts() -> Any:

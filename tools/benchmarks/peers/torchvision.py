@@ -1,4 +1,4 @@
-"""Torchvision: an ImageFolder, its second transforms, and worker processes of PyTorch."""
+"""Torchvision: an ImageFolder, transforms v2, and PyTorch's worker processes."""
 
 # /// script
 # requires-python = "==3.11.*"
@@ -12,7 +12,7 @@ from tools.benchmarks.peers import meter
 
 
 class Forever:
-    """Yields the numbers below `count` in random order, again and again."""
+    """Yields the numbers below `count` forever, in a new random order each time."""
 
     def __init__(self, count: int):
         self._count = count
@@ -23,7 +23,7 @@ class Forever:
 
 
 def transform(task: meter.Task) -> Any:
-    """The transformations of Pillow's images."""
+    """The transforms of a Pillow image."""
     import torch
     from torchvision.transforms import v2
 
@@ -46,10 +46,10 @@ def transform(task: meter.Task) -> Any:
 
 
 def batches_of(dataset: Any, task: meter.Task, **options: Any) -> Iterator[Any]:
-    """The images that worker processes prepare."""
+    """Yields batches of images from worker processes."""
     import torch
 
-    # One thread for each process: the cores are all taken.
+    # One thread per process: the workers already use all cores.
     torch.set_num_threads(1)
     workers = {'num_workers': task.workers, 'multiprocessing_context': 'fork'}
     for images, _ in torch.utils.data.DataLoader(dataset, **workers, **options):
@@ -57,7 +57,7 @@ def batches_of(dataset: Any, task: meter.Task, **options: Any) -> Iterator[Any]:
 
 
 def pipeline(task: meter.Task) -> Iterator[Any]:
-    """Batches without end."""
+    """Yields batches forever."""
     from torchvision import datasets
 
     dataset = datasets.ImageFolder(task.files, transform(task))

@@ -13,7 +13,7 @@ from tools.benchmarks.peers.torchvision import batches_of, transform
 
 
 def pipeline(task: meter.Task) -> Iterator[Any]:
-    """Batches without end."""
+    """Yields batches forever."""
     import webdataset
 
     shards = sorted(map(str, pathlib.Path(task.shards).glob('train-*.tar')))

@@ -50,7 +50,7 @@ def _perform(out: str, keras: bool, screen: Screen) -> None:
 
     screen.update('measuring; this takes less than a minute')
     settings = experiments.SETTINGS
-    # Keras first: later, TensorFlow's devices are fixed.
+    # Keras first: any operation fixes TensorFlow's devices.
     by_keras = keras_layers.compare(experiments.normal_rows(settings['steps'] + 1, settings['seed'])) if keras else None
     found = {**experiments.measure(settings), 'keras': by_keras}
     screen.clear()
@@ -72,7 +72,7 @@ def number(value: Optional[float]) -> str:
 
 
 def tables(published: Dict[str, Any], found: Dict[str, Any]) -> List[Table]:
-    """All tables, of the published and the measured part of the JSON file."""
+    """All tables, from the published and the measured part of the JSON file."""
     settings, equal, unequal = found['settings'], found['equal'], found['unequal']
     modes, biased = equal['modes'], equal['without_bessel']
     documented = {'published': published, **({"Keras' layers": found['keras']} if found['keras'] else {})}

@@ -1,10 +1,10 @@
 """The experiments on batch normalization across replicas.
 
-The published experiment compares eight replicas with one device; here also with unequal replicas, with groups, and with
-other decays. The program's layer runs on one device or on emulated cores.
+The published experiment compares eight replicas with one device. It is repeated here, also with unequal replicas, with
+groups, and with other decays. The program's layer runs on one device or on emulated cores.
 
-Results are as the JSON file has them. `KINDS` are the kinds of differences: the largest absolute ones between two ways
-to normalize the same rows, over steps, rows and channels.
+Results have the layout of the JSON file. `KINDS` are the kinds of differences between two ways to normalize the same
+rows. Each is the largest absolute difference over steps, rows and channels.
 """
 
 import contextlib
@@ -62,8 +62,8 @@ class Trained(NamedTuple):
 
 
 KINDS = Trained._fields
-# For the same weights, only the difference of the inference outputs is published. `mean_and_kept` is that between the
-# mean of the eight devices' own statistics and what the weights give.
+# For the same weights, only the difference of the inference outputs is published. `mean_and_kept` is the difference
+# between the mean of the eight devices' own statistics and the statistics among the layer's weights.
 PUBLISHED: Dict[str, Any] = {
     'per_replica': dict(zip(KINDS, (1.4629, 0.0932, 3.1e-9, 0.0199))),
     'synchronized': dict(zip(KINDS, (1.9e-6, 7.2e-7, 4.4e-9, 3.0e-7))),
@@ -76,9 +76,9 @@ PUBLISHED: Dict[str, Any] = {
 
 
 def train(config: Config, batches: Iterable[np.ndarray]) -> Iterator[Tuple[np.ndarray, Statistics]]:
-    """Trains a batch normalization layer alone on batches, float32 [rows, channels], of which the cores share the rows.
+    """Trains a single batch normalization layer on batches, float32 [rows, channels], whose rows the cores share.
 
-    Yields the outputs of a step, [rows, channels], and the moving statistics after it.
+    Yields the outputs of each step, [rows, channels], and the moving statistics after it.
     """
     batches = iter(batches)
     first = next(batches)
@@ -111,7 +111,7 @@ def _layer(config: Config, shape: Sequence[int], is_training: bool) -> Iterator[
                 outputs = cores.replicate(lambda core: normalize(shares[core]))
         else:
             outputs = [normalize(*shares)]
-        # Outside of all cores these are the variables of the first.
+        # Outside the cores, these are the variables of the first core.
         statistics = [variable for variable in tf.global_variables() if not variable.trainable]
         initial = [tf.global_variables_initializer(), tf.local_variables_initializer()]
     # One intra-op thread makes sums repeatable.
@@ -263,12 +263,12 @@ def compare_decays(response_steps: int, noise_steps: int, noise_channels: int, s
 
 
 def noise_deviation(variance: float, decay: float, updates: int) -> float:
-    """Standard deviation of a moving average of independent values, after updates from a constant."""
+    """Standard deviation of a moving average of independent values, after a number of updates from a constant."""
     return float(np.sqrt(variance * (1 - decay) / (1 + decay) * (1 - decay ** (2 * updates))))
 
 
 def moving_after_each(config: Config, batches: Iterable[np.ndarray]) -> Iterator[Statistics]:
-    """The moving statistics after each batch; one device takes the replicas' shares of it in turn."""
+    """The moving statistics after each batch; one device takes the replicas' shares of a batch in turn."""
     updates = REPLICAS // config.replicas
     shares = (share for batch in batches for share in np.split(batch, updates))
     return (statistics for _, statistics in itertools.islice(train(config, shares), updates - 1, None, updates))

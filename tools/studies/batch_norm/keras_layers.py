@@ -1,4 +1,4 @@
-"""The published experiment with the layers of its document, Keras' own, on virtual CPU devices: TensorFlow 2.15."""
+"""The published experiment with its own layers, those of Keras, on virtual CPU devices; needs TensorFlow 2.15."""
 
 from typing import Any, Dict
 
@@ -18,7 +18,7 @@ from tools.studies.batch_norm.experiments import (
 
 
 class _Layer:
-    """`BatchNormalization`, with the defaults but for the given options, on the devices of a distribution strategy."""
+    """`BatchNormalization` with the given options, else the defaults, on the devices of a distribution strategy."""
 
     def __init__(self, strategy: Any, **options: Any):
         self._strategy = strategy
@@ -46,7 +46,7 @@ class _Layer:
         return Trained(trained, self.outputs(batches[-1], training=False), *self.statistics())
 
     def statistics(self) -> Statistics:
-        """The moving statistics, of which several devices give the mean."""
+        """The moving statistics; with several devices, their mean."""
         return Statistics(self.layer.moving_mean.numpy(), self.layer.moving_variance.numpy())
 
     def mean_of_devices(self) -> Statistics:
@@ -57,9 +57,9 @@ class _Layer:
 
 
 def compare(batches: np.ndarray) -> Dict[str, Any]:
-    """Compares eight devices with one, as `PUBLISHED`, on batches [steps, rows, channels], the last for inference.
+    """Compares eight devices with one, on batches [steps, rows, channels], the last for inference; see `PUBLISHED`.
 
-    Must run before any other operation of TensorFlow in the process, which fixes the number of its devices.
+    Must run before any other TensorFlow operation in the process, which would fix the number of devices.
     """
     (cpu,) = tf2.config.list_physical_devices('CPU')
     tf2.config.set_logical_device_configuration(cpu, [tf2.config.LogicalDeviceConfiguration()] * REPLICAS)

@@ -1,1 +1,1 @@
-"""Reports of runs: `runs` reads them, `tables` and `statistics` say what is shown, `page` writes it."""
+"""Reports on runs: `runs` reads them, `statistics` and `tables` compute the results, `page` writes the report."""

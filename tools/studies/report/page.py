@@ -25,14 +25,14 @@ from tools.studies.report.statistics import difference, summarize
 PAGE_FILE = 'report.html'
 _PAGE = template((pathlib.Path(__file__).parent / 'page.html').read_text())
 _CONFIG = {'displaylogo': False, 'responsive': True, 'modeBarButtons': [['toImage', 'zoom2d', 'pan2d', 'resetScale2d']]}
-# Heights in pixels: of a line of a case's name, and the least of its row; of a panel by step, and between panels.
+# Heights in pixels: of a line of a case's name, of a case's row at least, of a panel by step, and between panels.
 _NAME_LINE, _ROW, _BY_STEP, _BETWEEN = 15, 36, 300, 90
 _NAME_WIDTH = 36  # Characters of a case's name on a line.
-_DIGITS = '.4~r'  # Four of a value under the pointer.
+_DIGITS = '.4~r'  # Four digits of a value under the pointer.
 
 
 def write(out: str, comparison: Comparison) -> None:
-    """Writes the page, and replaces that of an earlier report.
+    """Writes the page, which replaces an earlier one.
 
     Runs that have not started, are still running or have failed are included, with their state. The folder `out` is
     created if missing; it may be at gs:// or s3://.
@@ -66,7 +66,7 @@ Trace = Tuple[int, str, Dict[str, Any]]
 
 
 class Panel(NamedTuple):
-    """A panel: its title, the labels of its axes, and its traces. Without a label of the x axis, cases have rows."""
+    """A panel: its title, the labels of its axes, and its traces. Without an x label, each case has a row."""
 
     title: str
     x: str
@@ -98,7 +98,7 @@ def differences(comparison: Comparison, name: str) -> Panel:
 
 
 def _row(index: int, case: Case, mean: Optional[Spread], runs: Mapping[str, float]) -> Iterator[Trace]:
-    """The row of a case: a hollow mark for each of several runs; the mean, hollow if there are too few for a bar."""
+    """The row of a case: a hollow mark for each of several runs, and the mean, hollow if too few runs give no bar."""
     sign, row = sign_of(index), {'y': [index], 'mode': 'markers', 'hoverinfo': 'x+name'}
     hollow, bars = {'symbol': f'{sign.mark}-open', 'color': sign.light}, None
     for run, value in runs.items() if len(runs) > 1 else ():
@@ -133,7 +133,7 @@ def curves(comparison: Comparison) -> List[Panel]:
 
 
 def _curve(index: int, case: Case, runs: Mapping[str, Mapping[float, float]]) -> Iterator[Trace]:
-    """The curves of a case: a band, those of several runs, and their mean."""
+    """The curves of a case: a band, one for each of several runs, and their mean."""
     colour = sign_of(index).light
     places = sorted({at for values in runs.values() for at in values})
     means = {at: _spread(values[at] for values in runs.values() if at in values) for at in places}
@@ -204,6 +204,6 @@ def _line_style(case: int) -> Dict[str, Any]:
 
 
 def _text(text: str) -> str:
-    """A name for Plotly, which reads HTML; its lines are broken where a name may be."""
+    """A name as HTML for Plotly, wrapped to lines."""
     lines = textwrap.wrap(text, _NAME_WIDTH, drop_whitespace=False, replace_whitespace=False)
     return '<br>'.join(html.escape(printable(line), quote=False) for line in lines)

@@ -27,10 +27,10 @@ from tools.studies.report.statistics import Estimate, Summary, share
 LOSS_POINTS = 300
 # The most characters of a case's name: a few lines in a figure.
 _LONGEST_NAME = 80
-# Settings that may differ between the runs of a case: the seed, and the place of a run. The number of threads affects
-# only the last bits of a sum.
+# Settings that may differ between the runs of a case: the seed, the place of a run, and the number of threads, which
+# affects only the last bits of a sum.
 _NOT_COMPARED = OF_PLACE | {'seed', 'intra_op_threads'}
-# Where nothing else is known of the data of a run, these name it.
+# These settings identify the data of a run if nothing else does.
 _PATHS_OF_DATA = {'data_dir', 'train_files', 'eval_files'}
 _NO_VALUE = '–'
 
@@ -53,7 +53,7 @@ class Metric:
         return f'{self.label}, {self.unit}' if self.unit else self.label
 
     def text(self, value: float, sign: str = '') -> str:
-        """A value without its unit; with the sign '+', also of a positive one."""
+        """A value without its unit; with the sign '+', positive values have a sign, too."""
         return f'{value:{sign},.{self.decimals}f}'.replace('-', '\N{MINUS SIGN}')
 
     def mean(self, summary: Summary) -> str:
@@ -85,7 +85,7 @@ THROUGHPUT = Metric('training', 'images/s', 'images/s', 1)
 
 
 class TrainingPoint(NamedTuple):
-    """The loss of a step, with weight decay, and the throughput since the point before; None for a session's first."""
+    """The loss of a step, with weight decay, and the throughput since the previous point of the session, if any."""
 
     step: int
     loss: float
@@ -97,20 +97,20 @@ class Run:
     """A run, as recorded in its model_dir."""
 
     name: str
-    # Facts of the last start of training; before the first one the planned command, and no configuration.
+    # From the last start of training; before the first start, the planned command and no configuration.
     command: Optional[str]
     config: Optional[Config]
-    # The last evaluation of each step, in order; without those with other settings than the training's.
+    # The last evaluation of each step, in order, without evaluations whose settings differ from the training's.
     evaluations: Tuple[Evaluation, ...]
     training: Tuple[TrainingPoint, ...]
     # Versions, revision, host and data set, by name.
     environment: Mapping[str, str]
     # The reason, if the run has failed.
     failure: Optional[str] = None
-    # Facts of the last evaluation, if an evaluation report of it is in the model_dir.
+    # The predictions of the last evaluation, if its report is in the model_dir.
     predictions: Optional[Predictions] = None
     starts: Tuple[Start, ...] = ()
-    # The name of the earlier run of the case whose weights or whose beginning it has, and that counts instead.
+    # The name of an earlier run of the case with the same weights or the same first start, which counts instead.
     copy_of: str = ''
 
     @property
@@ -183,7 +183,7 @@ class Case:
 
     @property
     def by_key(self) -> Dict[object, Run]:
-        """The runs by their seeds if these are distinct, else by their names; by name also before they start."""
+        """The runs by seed if the seeds are distinct, else by name. Runs that have not started are always by name."""
         # The seed of a run that has not started is not known.
         seeds = [run.seed for run in self.counted if run.config]
         are_keys = None not in seeds and len({*seeds}) == len(seeds)
@@ -239,12 +239,12 @@ class Comparison:
 
     @property
     def by_epoch(self) -> bool:
-        """Whether curves are compared by epoch, not by step: the cases' batch sizes differ."""
+        """Whether curves are compared by epoch rather than by step, because epochs of the cases differ in length."""
         return len({case.steps_per_epoch for case in self.cases} - {None}) > 1
 
 
 def case_of(name: str, settings: Mapping[str, str], runs: Sequence[Run]) -> Case:
-    """A case of runs with the same settings. Copies of an earlier one are marked: a run must not count twice."""
+    """A case of runs with the same settings. Copies of an earlier run are marked: a run must not count twice."""
     marked: List[Run] = []
     for run in runs:
         original = next((each.name for each in marked if not each.copy_of and run.is_copy_of(each)), '')
@@ -253,7 +253,7 @@ def case_of(name: str, settings: Mapping[str, str], runs: Sequence[Run]) -> Case
 
 
 def cautions(cases: Sequence[Case]) -> List[str]:
-    """Sentences about what makes runs incomparable, besides their settings: copies, data, images, versions, seeds."""
+    """Reasons, besides settings, why runs are not comparable: copies, data, images, versions, seeds."""
     runs = [run for case in cases for run in case.runs if run.starts or run.evaluations]
     found = [f'{run.name} is not counted: it is a copy of {run.copy_of}' for run in runs if run.copy_of]
     runs = [run for run in runs if not run.copy_of]
@@ -309,7 +309,7 @@ def _listed(names_by: Mapping[str, Sequence[str]]) -> str:
 
 
 def read_run(model_dir: str, name: str, failure: Optional[str] = None, planned: Optional[str] = None) -> Run:
-    """Reads a run, which may not have started, with its name in the report, and the command that will start it."""
+    """Reads a run, which may not have started; `name` is for the report, `planned` the command that will start it."""
     config = recorded_config(model_dir)
     started = read_starts(model_dir)
     evaluations = tuple(read_unchanged(model_dir))
@@ -427,8 +427,8 @@ def compare(model_dirs: Sequence[str]) -> Comparison:
 def cases_of(runs: Sequence[Run]) -> List[Case]:
     """Groups runs with a configuration that differ only in their seeds, in their given order.
 
-    Runs on different versions of TensorFlow, or on different data, are of different cases, too. Cases are named after
-    what they differ in, or after their first run if those names would be too long.
+    Runs on different versions of TensorFlow, or on different data, are different cases, too. Cases are named after
+    their differences, or after their first run if those names would be too long.
     """
     data_of = {
         run.name: f'{of[0].starts[-1].data_set or "unnamed"} of {of[0].name}' for of in _by_data(runs) for run in of

@@ -1,12 +1,13 @@
 """Statistics of repeated runs: means, standard deviations, and 95 % intervals of means and of their differences.
 
-Intervals are Student's t of the runs, or of the differences by seed if two cases have the same seeds; for other seeds
-Welch's, which assumes independent runs. A seed fixes initial weights, order of the images, crops and dropout, so that
-runs of one seed are not independent; pairing also narrows the interval if they are correlated. For normal values, an
-interval contains the true value in 95 % of all studies, whatever the number of runs (Welch's of three in 96 to 97 %).
-Accuracies near 100 % are skewed, and Student's interval of the digits' mean contains it in 93 % of all studies. That of
-the square roots of the errors, whose distribution is more symmetric, contains it in 94 %; intervals of differences in
-95 to 97 %.
+Intervals are Student's t of the runs, or of the differences by seed if two cases have the same seeds. For other seeds,
+they are Welch's, which assume independent runs. A seed fixes initial weights, order of the images, crops and dropout,
+so runs with the same seed are not independent; pairing also narrows the interval if they are correlated.
+
+For normal values, an interval contains the true value in 95 % of all studies, whatever the number of runs (Welch's of
+three runs in 96 to 97 %). Accuracies near 100 % are skewed: Student's interval of the digits' mean contains the true
+value in 93 % of all studies. The interval from the square roots of the errors, whose distribution is more symmetric,
+contains it in 94 %, and intervals of differences in 95 to 97 %.
 """
 
 import math
@@ -16,9 +17,9 @@ import numpy as np
 from scipy import special, stats
 
 CONFIDENCE = 0.95
-# The share of studies that find a difference which a study can detect.
+# The share of studies that find a detectable difference.
 POWER = 0.8
-# The interval of two runs is thirteen standard errors wide on either side.
+# With two runs, the interval is thirteen standard errors wide on either side.
 FEWEST_RUNS = 3
 
 
@@ -50,8 +51,8 @@ def summarize(values: Iterable[float]) -> Summary:
 def mean(values: Iterable[float], best: Optional[float] = None) -> Estimate:
     """The mean, with Student's interval from `FEWEST_RUNS` values on.
 
-    `best` is the bound of all values that a perfect run reaches; the interval is then that of the square roots of the
-    distances to it, and does not exceed it.
+    `best` is the value of a perfect run, which bounds all values. The interval is then computed from the square roots
+    of the distances to `best`, and does not exceed it.
     """
     values = [*values]
     n, value, deviation = summarize(values)
@@ -92,7 +93,7 @@ def _error(first: Mapping[Any, float], second: Mapping[Any, float]) -> Tuple[flo
 
 
 def detectable(first: Mapping[Any, float], second: Mapping[Any, float]) -> float:
-    """The difference that a test at 5 %, two-sided, finds with `POWER` if runs spread as these; NaN with too few."""
+    """The difference that a two-sided test at 5 % finds with `POWER`, given the spread of runs; NaN with too few."""
     if min(len(first), len(second)) < FEWEST_RUNS:
         return math.nan
     error, freedom = _error(first, second)
@@ -100,11 +101,11 @@ def detectable(first: Mapping[Any, float], second: Mapping[Any, float]) -> float
 
 
 def seeds_needed(sought: float, deviation: float) -> int:
-    """The number of seeds, at least `FEWEST_RUNS`, with which `sought`, a difference above 0, is found with `POWER`.
+    """The number of seeds, at least `FEWEST_RUNS`, to find the difference `sought`, above 0, with `POWER`.
 
     Both cases have the same seeds; the differences by seed are assumed to be normal, with the given deviation.
     """
-    # The normal distribution needs fewer than Student's.
+    # Start below: the normal distribution needs fewer seeds than Student's.
     n = max(FEWEST_RUNS, math.ceil((deviation / sought * float(special.ndtri(POWER) + special.ndtri(0.975))) ** 2))
     while deviation / math.sqrt(n) * _noncentrality(n - 1) > sought:
         n += 1
@@ -118,13 +119,13 @@ def deviation_interval(deviation: float, n: int) -> Tuple[float, float]:
 
 
 def _noncentrality(freedom: float) -> float:
-    """The mean of Student's noncentral t, in standard errors, that exceeds the limit of the test with `POWER`."""
+    """The true difference, in standard errors, for which Student's t exceeds the limit of the test with `POWER`."""
     limit = float(special.stdtrit(freedom, (1 + CONFIDENCE) / 2))
     return float(special.nctdtrinc(freedom, 1 - POWER, limit))
 
 
 def deviation_of_images(accuracy: float, images: int) -> float:
-    """The standard deviation of an accuracy, as a fraction, of images that are right independently of each other.
+    """The standard deviation of an accuracy, as a fraction, if images are right independently of each other.
 
     Jordan, "On the Variance of Neural Network Training with respect to Test Sets and Distributions" (2024, arXiv
     2304.01910), finds that runs make independent errors. If some images are harder than others, runs spread less.
@@ -147,7 +148,7 @@ def share(fraction: float, images: int) -> Estimate:
 
 
 # Agarwal et al., "Deep Reinforcement Learning at the Edge of the Statistical Precipice" (2021), section 4, define the
-# following two. Their package `rliable` gives the same values for one task.
+# following two functions. Their package `rliable` gives the same values for one task.
 
 
 def interquartile_mean(values: Iterable[float]) -> float:

@@ -46,7 +46,7 @@ def finals(comparison: Comparison) -> Table:
 
 
 def shared_settings(comparison: Comparison) -> Dict[str, str]:
-    """The settings that all of several cases have, with the same value."""
+    """The settings with the same value in all cases; empty for a single case."""
     if len(comparison.cases) < 2:
         return {}
     every = [case.settings.items() for case in comparison.cases]
@@ -56,7 +56,7 @@ def shared_settings(comparison: Comparison) -> Dict[str, str]:
 def means(comparison: Comparison) -> Table:
     """Means with their intervals, and from four runs on interquartile means, which one bad run changes little.
 
-    Below, the deviations between runs, and the parts of their variances that the number of images explains.
+    Further rows have the deviations between runs, and the parts of their variances that the number of images explains.
     """
     rows: List[Tuple[str, ...]] = []
     metrics = comparison.metrics
@@ -85,7 +85,7 @@ def means(comparison: Comparison) -> Table:
 
 
 def _spread(values: Sequence[float], metric: Metric, images: int) -> str:
-    """The deviation between runs, and for an accuracy the one that so many images alone would give, at most."""
+    """The deviation between runs; for an accuracy, also the most that the number of images alone would cause."""
     _, mean, deviation = summarize(values)
     if not metric.best:
         return metric.text(deviation)
@@ -97,8 +97,9 @@ def _spread(values: Sequence[float], metric: Metric, images: int) -> str:
 def differences(comparison: Comparison) -> Table:
     """Differences of the means by pair of cases, later - earlier, with their intervals.
 
-    Below, whether they are told apart, and the probabilities that a run of the later case is better than one of the
-    earlier. Of two single runs with predictions for the same images, the interval is that of these images.
+    Further rows have the verdict whether cases are told apart, and the probability that a run of the later case is
+    better than a run of the earlier. For two single runs with predictions for the same images, the interval is computed
+    from these images.
     """
     rows: List[Tuple[str, ...]] = []
     for earlier, later in itertools.combinations(comparison.cases, 2):
@@ -130,7 +131,7 @@ def differences(comparison: Comparison) -> Table:
 
 
 def _pairs(earlier: Case, later: Case) -> Optional[Pairs]:
-    """The comparison of two single runs, both finished, by the predictions in their reports of the same images."""
+    """The comparison of two finished single runs by their predictions; None if these are not for the same images."""
     theirs, ours = ([run.predictions if run.is_finished else None for run in case.counted] for case in (earlier, later))
     if len(theirs) != 1 or len(ours) != 1 or not theirs[0] or not ours[0]:
         return None

@@ -34,7 +34,7 @@ from tools.studies.revnet_memory.measurement import (
 
 OUT = os.path.join('runs', 'studies', 'revnet_memory')
 VARIED, AS_IN_DOCUMENT = 'varied', 'published'
-# Additional time of a step, as published for another TensorFlow program of RevNet (not by Gomez et al., the paper).
+# Additional time of a step, as published for another RevNet in TensorFlow, not by the paper (Gomez et al.).
 PUBLISHED_OVERHEAD = 0.25
 # The batch of the document's plot.
 _PUBLISHED_BATCH = 128
@@ -128,7 +128,7 @@ def _percent(found: Spread) -> str:
 
 
 def tables_of(measured: Sequence[Row], failed: Dict[str, str]) -> List[Table]:
-    """The tables of measurements, plain and reversible ones in turn, and of the reasons of failures."""
+    """The tables of the measurements, alternately plain and reversible, and of the failures with their reasons."""
     rows, overheads = [], []
     for plain, reversible in sorted(zip(measured[::2], measured[1::2]), key=lambda pair: pair[0]['batch_size']):
         cells = [f'{row[field]:,.0f}' for field in ('step_mb', 'held_mb') for row in (plain, reversible)]
@@ -168,7 +168,7 @@ def figure(measured: Sequence[Row]) -> bytes:
 
 
 def measure_iterations(arguments: argparse.Namespace, screen: Screen) -> int:
-    """Measures both trainings; without --batch_size, halves the batch of the document until the plain one fits."""
+    """Measures plain and reversible training; without --batch_size, halves the published batch until plain fits."""
     from inception_v3.run.memory import available_memory
 
     prepare(arguments.out)

@@ -1,4 +1,4 @@
-"""Measures the memory and time of training steps, each training in a process of its own, from outside.
+"""Measures the memory and time of training steps from outside; each training is a process of its own.
 
 The kernel counts the process's memory and CPU time. `tools.studies.revnet_memory.training` is the process.
 """
@@ -16,9 +16,9 @@ from typing import IO, Any, Dict, Iterator, List, NamedTuple, Optional, Sequence
 from console import processes
 from tools.benchmarks.measurement import MeasurementError, end_of
 
-# Every large tensor gets pages of its own from the system and returns them when it is freed, so that resident memory is
-# memory in use. TensorFlow's and the C library's allocators keep freed memory in pieces that may not fit the next
-# tensor; and the C library raises its threshold for returning memory unless it is set.
+# With these variables, every large tensor gets pages of its own from the system and returns them when it is freed, so
+# resident memory is memory in use. Otherwise, TensorFlow's and the C library's allocators keep freed memory in pieces
+# that may not fit the next tensor, and the C library raises its threshold for returning memory.
 ENVIRONMENT = {'TF_CPU_ALLOCATOR_USE_BFC': '0', 'MALLOC_MMAP_THRESHOLD_': str(64 << 10)}
 
 # The process prints MARK and waits for a line: the number of steps to the next mark, and optionally KEEP, which makes
@@ -69,7 +69,7 @@ class Usage(NamedTuple):
 class Watched:
     """A context manager for a process that stops at marks: it prints the line `mark`, and waits for a line of input.
 
-    It is ended above `limit` bytes of memory.
+    The process is killed above `limit` bytes of memory.
     """
 
     def __init__(self, command: Sequence[str], limit: Optional[int] = None):
@@ -162,9 +162,9 @@ def _memory_of(process: Watched) -> Dict[str, float]:
 def measure(trainings: Sequence[Training], repeats: int) -> List[Dict[str, Any]]:
     """Measures trainings, each in a new process. They start side by side; afterwards only one runs at a time.
 
-    They take turns in `repeats` rounds of time, of as many steps as fit into 1.5 seconds. Returns the fields of each
-    training with its memory, as `_memory_of` describes it, and `cpu_seconds` of all threads and a step, an element per
-    round. Raises MeasurementError with the training that failed, and the reason.
+    For the time, they take turns in `repeats` rounds of at least 1.5 seconds each. Returns the fields of each training
+    with its memory, as `_memory_of` describes it, and `cpu_seconds`, the CPU time of a step in each round. Raises
+    MeasurementError with the training that failed, and the reason.
     """
     measured: List[Dict[str, Any]] = []
     with contextlib.ExitStack() as stack:
@@ -197,7 +197,7 @@ def _named(training: Training) -> Iterator[None]:
 
 
 def memory_of_iterations(training: Training, iterations: int, limit: Optional[int]) -> Dict[str, List[float]]:
-    """Measures each iteration of a training in a new process; raises errors as `Watched.until_mark`.
+    """Measures each iteration of a training in a new process; raises the errors of `Watched.until_mark`.
 
     Returns `peak_mb` and `held_mb`, the peak during an iteration and the resident memory at its end, in MB.
     """

@@ -1,7 +1,7 @@
 """Trains a RevNet of any depth on generated images, and stops at marks so that another process can measure it.
 
-Run as `python -m tools.studies.revnet_memory.training`. The argument is JSON: a `Training`, and a folder. The marks,
-and the answers to them, are those of `tools.studies.revnet_memory.measurement`.
+Run as `python -m tools.studies.revnet_memory.training`. The argument is JSON: a `Training`, and a folder.
+`tools.studies.revnet_memory.measurement` describes the marks and the answers to them.
 """
 
 import ctypes
@@ -49,7 +49,7 @@ def train(training: Training, model_dir: str) -> None:
         mode='train',
         model_dir=model_dir,
     )
-    # Checkpoints would add memory and time that belong to no step.
+    # The estimator alone writes no checkpoints, whose memory and time belong to no step.
     estimator = make_estimator(config)
     estimator.train(InputPipeline(is_training=True, config=config), hooks=[_Marks()], max_steps=config.train_steps)
 
@@ -80,7 +80,7 @@ def _stop() -> int:
 
 
 def main() -> None:
-    """Trains what the argument describes."""
+    """Runs the training that the argument describes."""
     be_killed_first()
     training, model_dir = json.loads(sys.argv[1])
     try:

@@ -20,7 +20,7 @@ WARM_UP = cases(
 
 
 def _small(flags: Flags, steps: int, seeds: Optional[int] = None) -> Small:
-    """A small version with the preset's warm-up, batches of 32 for some steps, and of 128 for a quarter of them."""
+    """A small version with the preset's warm-up: batches of 32 for `steps` steps, and of 128 for a quarter as many."""
     return Small(
         flags=flags,
         axes=[

@@ -54,7 +54,7 @@ COMPARED: Dict[str, Reading] = {
     'TFRecord, remote': Reading(TFRECORD, 0, _READ_AHEAD),
     'single files, remote': Reading(FILES, 0, _READ_AHEAD),
 }
-# For ResNet-50 on ImageNet. Nothing is published of C over B.
+# For ResNet-50 on ImageNet. No figure is published for C over B.
 PUBLISHED = {'B over A': '+11.2 %', 'C over A': 'throughput maintained', 'C over B': 'no figure'}
 _TITLE = 'Streaming: single files, tar shards and TFRecord files, local and remote'
 _METHOD = (

@@ -27,8 +27,8 @@ _TIMEOUT = 300
 class DataSet(NamedTuple):
     """Images stored in each of the layouts, in the folders of these names in `folder`.
 
-    `files` are path within its folder and label of each single file; labels are below `num_classes`. There are `shards`
-    tar shards, and as many TFRecord files. `content_bytes` is the total size of each layout's files.
+    `files` has the path in its layout's folder and the label of each single file; labels are below `num_classes`. There
+    are `shards` tar shards, and as many TFRecord files. `content_bytes` is the total size of each layout's files.
     """
 
     folder: str
@@ -42,7 +42,7 @@ class Reading(NamedTuple):
     """A way to read images: `read_ahead` files of a layout at a time (`--num_files_infeed`), from the disk or a store.
 
     `latency_ms` is the delay of each request to the object store; None: local files. `images_per_shard` and `shards`
-    tell data sets of several sizes apart.
+    distinguish data sets of several sizes.
     """
 
     layout: str
@@ -63,9 +63,9 @@ def files_below(folder: str) -> Iterator[str]:
 
 
 def measure(reading: Reading, data: DataSet, seconds: float) -> Measurement:
-    """Measures as `pipelines.perform` in a new process, with an object store of its own for remote readings.
+    """Runs `pipelines.perform` in a new process, with an object store of its own for remote readings.
 
-    Before that, the files are dropped from the page cache, where a data set as large as ImageNet would not fit.
+    First drops the files from the page cache, where a data set as large as ImageNet would not fit.
 
     Raises:
       MeasurementError: the measurement failed; the message gives the reason.

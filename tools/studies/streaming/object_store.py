@@ -1,7 +1,7 @@
 """Serves the files of a folder over HTTP on 127.0.0.1, as an object store that TensorFlow reads as s3://.
 
 The store answers requests to list and to read, each after a delay, and counts them. It needs no authentication. It runs
-in threads of this process, which must not read it itself.
+in threads of this process, which must not read from it.
 """
 
 import contextlib
@@ -40,7 +40,7 @@ class Tally(NamedTuple):
 
 @contextlib.contextmanager
 def serving(folder: str, latency_ms: float) -> Iterator[str]:
-    """A store of the files that are in a folder now, as s3://studies/PATH; its address."""
+    """Serves the files that are in a folder now as s3://studies/PATH, and yields the store's address."""
     with _Server(folder, latency_ms / 1000) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         try:
@@ -87,7 +87,7 @@ class _Server(ThreadingHTTPServer):
         self._requests = self._content_bytes = self._at_once = self._most_at_once = 0
 
     def count(self, begun: int = 0, ended: int = 0, content_bytes: int = 0) -> None:
-        """Counts requests that begin, that end, and the bytes sent."""
+        """Counts requests that begin and that end, and the bytes sent."""
         with self._lock:
             self._requests += ended
             self._content_bytes += content_bytes

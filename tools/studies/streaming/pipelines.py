@@ -48,7 +48,7 @@ _SHUFFLE_BUFFER = 64
 def write(source: str, folder: str, images: int, images_per_shard: int) -> DataSet:
     """Stores the first training images of the TFRecord files in `source` in each layout, in an empty folder.
 
-    The data set may have fewer images than `images`, and the last tar and TFRecord file than `images_per_shard`.
+    The data set may have fewer images than `images`, and its last shards fewer than `images_per_shard`.
 
     Raises:
       DataError: the data set cannot be used.
@@ -124,12 +124,18 @@ def pipeline(reading: Reading, data: DataSet) -> InputPipeline:
 
 
 def perform(reading: Reading, data: DataSet, seconds: float, store: Optional[str]) -> Measurement:
-    """Measures whole batches in this process, for `seconds` at least.
+    """Measures whole batches in this process, for at least `seconds`.
 
-    The environment variables must lead to the object store at the address `store`, if it is read. Returns `images`
-    read, and `images_per_second`; per image, `cpu_ms` of all threads of this process, and `disk_kb` that it got from a
-    disk rather than the page cache. With a store also its `store_cpu_ms` per image, the `requests` to it per 1,000
-    images, and `most_at_once`, the largest number of concurrent ones; else None.
+    `store` is the address of the object store if one is read; the environment variables must point to it.
+
+    Returns:
+      images: number of images read.
+      images_per_second: throughput.
+      cpu_ms: CPU time per image, of all threads of this process.
+      disk_kb: kB per image from a disk rather than from the page cache.
+      store_cpu_ms: CPU time of the store per image; None without a store, like the next two.
+      requests: requests to the store per 1,000 images.
+      most_at_once: largest number of concurrent requests.
 
     Raises:
       DataError: the data set cannot be used.

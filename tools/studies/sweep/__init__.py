@@ -1,1 +1,1 @@
-"""Sweeps: `run` plans, runs and reports the trials of a study; begin there."""
+"""Sweeps: `run` plans, runs and reports the trials of a study; start there."""

@@ -30,7 +30,7 @@ from tools.studies.files import SHIPPED, require_packages
 
 
 def main(argv: Sequence[str], program: Optional[Tuple[str, ...]] = None) -> int:
-    """Runs a command line and returns its exit code; trials are those of `program`, by default that of a run."""
+    """Runs a command line and returns its exit code; trials run `program`, by default the program of a run."""
     words = [*argv[1:]]
     end = words.index('--') if '--' in words else len(words)
     arguments = _parser().parse_args(words[:end])
@@ -76,7 +76,7 @@ def _parser() -> argparse.ArgumentParser:
 def _perform(
     arguments: argparse.Namespace, flags_of_trials: Sequence[str], program: Optional[Tuple[str, ...]], screen: Screen
 ) -> int:
-    # These need TensorFlow and the packages of the extra, which --help does not need.
+    # Imported late: these need TensorFlow and the extra's packages, which --help does not.
     from inception_v3 import flags
     from tools.studies.study import StudyError, load
     from tools.studies.sweep import run, trials

@@ -1,4 +1,4 @@
-"""Sweeps over the digits of studies that a command makes, instead of its user."""
+"""Sweeps of studies on the digits that a command makes, rather than its user."""
 
 import argparse
 import os
@@ -22,7 +22,7 @@ def main(
     perform: Callable[[argparse.Namespace, Screen], int],
     argv: Optional[Sequence[str]],
 ) -> int:
-    """Runs the command line of a study, whose name and defaults are given, and returns its exit code."""
+    """Runs the command line of a study with a name and defaults, and returns its exit code."""
     parser = new_parser(name, purpose)
     number = number_of(int, 1)
     for flag, kind, text in (
@@ -45,8 +45,8 @@ def study(
     """A study of the digits whose trials are evaluated at their last step; each axis has named cases."""
     from tools.studies.study import Study, cases
 
-    # One thread gives the same bits on any number of cores, and lets one trial run per core. The average is that of a
-    # short run.
+    # One thread gives the same bits on any number of cores, and lets one trial run per core. The decay of the average
+    # suits a short run.
     common = {**EARLIER_RECIPE, 'intra_op_threads': 1, 'moving_average_decay': 0.99}
     common.update(train_steps=steps, train_steps_per_eval=steps)
     return Study(
@@ -68,7 +68,7 @@ def sweep(out: str, study: 'Study', workers: int, screen: Screen) -> int:
 
 
 def accuracies(out: str, study: 'Study') -> Dict[str, List[float]]:
-    """The accuracies in per cent, of the trials that are done: by case, in the order of the seeds."""
+    """The accuracies of finished trials in per cent, by case, in the order of the seeds."""
     from tools.studies.sweep import trials
 
     found: Dict[str, List[float]] = {}

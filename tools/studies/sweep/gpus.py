@@ -1,4 +1,4 @@
-"""The GPUs of this machine, of which each trial gets its own: two trials on one would share its memory and its time."""
+"""Gives each trial GPUs of its own: two trials on one GPU would share its memory and its time."""
 
 import os
 from typing import Iterable, List, Optional, Sequence, Tuple
@@ -13,9 +13,9 @@ VISIBLE = 'CUDA_VISIBLE_DEVICES'
 
 
 def per_trial(asked: Optional[int], waiting: Iterable[Trial], are_there: bool) -> int:
-    """The number of GPUs of each trial: as asked for; else the largest `num_gpus` of trials on GPUs, 0 without any.
+    """The number of GPUs per trial: the requested one, else the largest `num_gpus` of trials on GPUs, 0 without any.
 
-    Raises StudyError if that is unknown, or a trial has more replicas than GPUs.
+    Raises StudyError if the largest is unknown, or a trial has more replicas than GPUs.
     """
     on_gpus = [each.config for each in waiting if not each.config.use_tpu and each.config.accelerator != 'cpu']
     most = max((config.num_gpus for config in on_gpus), default=0)
@@ -44,7 +44,7 @@ def here() -> List[str]:
 class GpusOfTrials:
     """Starts trials on this machine, each with GPUs of its own; with 0 GPUs per trial, each sees all of them.
 
-    Raises StudyError if there are too few GPUs for as many trials at a time as there are workers.
+    Raises StudyError if there are too few GPUs for `workers` trials at a time.
     """
 
     def __init__(self, gpus: Sequence[str], each: int, workers: int):

@@ -36,8 +36,8 @@ def cluster(address: str, workers: int, out: str, gpus_of: Callable[[bool], int]
     """Connects to the Ray cluster at HOST:PORT, or `auto`; the sweep's folder `out` holds `study.json` already.
 
     `workers` trials run at a time on the smallest node; larger nodes run more, in proportion to their cores. `gpus_of`
-    is asked for the GPUs of a trial, and told whether a node has any; nodes with fewer run no trial, and none runs more
-    trials than its GPUs allow. Without GPUs of its own, a trial sees none: Ray hides them.
+    returns the number of GPUs of a trial, given whether any node has GPUs. Nodes with fewer GPUs run no trials, and no
+    node runs more trials than its GPUs allow. A trial without GPUs of its own sees none: Ray hides them.
 
     Raises:
       ClusterError: the cluster or one of its nodes does not answer.
@@ -148,9 +148,9 @@ def _run(trial: Trial, directory: str, study: str) -> Outcome:
     if not _sees(directory, study):
         return trials.not_run(f'{study} or {directory} is missing on this node; all nodes must share them')
     os.chdir(directory)
-    # Ray sets this variable. Without it, the results are the same as those of the trial run alone.
+    # Ray sets this variable, which would change the results from those of the trial run alone.
     os.environ.pop('OMP_NUM_THREADS', None)
-    # A trial on a dead node left its claim to the folder behind; wait until the claim is stale.
+    # A trial on a node that died leaves its claim to the folder behind; wait until the claim is stale.
     until = time.monotonic() + trainer_lock.STALE_AFTER
     while trainer_lock.is_claimed_elsewhere(trial.model_dir) and time.monotonic() < until:
         time.sleep(_CLAIM_INTERVAL)

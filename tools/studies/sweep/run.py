@@ -1,4 +1,4 @@
-"""Plans the trials of a study, runs them, and reports them: in the report, and in the last lines on the screen."""
+"""Plans the trials of a study, runs them, and reports on them, in a page and in the last lines on the screen."""
 
 import contextlib
 import fcntl
@@ -43,7 +43,7 @@ _MOST_NAMES = 12
 
 
 class Plan(NamedTuple):
-    """A study or a small version of it, the sweep's folder, its trials, and those that this command runs or lists."""
+    """A study or a small version of it, the sweep's folder, all trials, and those that this command runs or lists."""
 
     study: Study
     out: str
@@ -60,7 +60,7 @@ def plan(
 ) -> Plan:
     """Plans the trials whose names match a pattern; with a limit, the first that are not done.
 
-    They are those of a program, by default that of a run.
+    Trials run `program`, by default the program of a run.
 
     Raises StudyError for flags that the program refuses, and for a pattern without a match.
     """
@@ -85,10 +85,9 @@ def run(
 ) -> int:
     """Runs the selected trials that are not done, and writes the report after each; returns the exit code.
 
-    `workers` trials run at a time, on this machine or on the smallest node of the cluster at the address `ray`. Each
-    has as many GPUs of its own as `gpus.per_trial` says.
-    Trials are not pinned to cores: this would change their number of threads, and with it the last bits of their
-    results, which may depend on the command line only.
+    `workers` trials run at a time, on this machine or on the smallest node of the cluster at the address `ray`.
+    `gpus.per_trial` determines the number of GPUs of each. Trials are not pinned to cores: this would change their
+    number of threads, and with it the last bits of their results, which may depend on the command line only.
 
     A signal is raised again as KeyboardInterrupt or TerminatedError after the running trials have ended.
     """
@@ -142,7 +141,7 @@ def run(
 
 def lock(folder: int, out: str) -> None:
     """Locks the sweep's folder, given by a file descriptor, against other sweeps, until the descriptor is closed."""
-    # Not with filelock, which locks a file of its own.
+    # filelock cannot lock a folder, only a file of its own.
     try:
         fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -153,12 +152,12 @@ def lock(folder: int, out: str) -> None:
 
 
 def check(planned: Plan) -> None:
-    """Checks that the sweep's folder is that of this study with the same flags, and that the trials have their data.
+    """Checks that the sweep's folder belongs to this study with the same flags, and that the trials have their data.
 
-    Makes the digits once, before several trials would do so at the same time.
+    Makes the digits once; otherwise several trials would make them at the same time.
 
     Raises:
-      StudyError: the folder is that of another study, or of this study with other flags; or a data set is missing or
+      StudyError: the folder belongs to another study, or to this study with other flags; or a data set is missing or
         does not fit its trial.
       UnreachableError: a data set's storage cannot be reached.
     """
@@ -190,7 +189,7 @@ def check(planned: Plan) -> None:
 
 
 def check_tpus(waiting: Sequence[Trial], slots: int) -> None:
-    """Refuses trials that would use one TPU at the same time, with a number of trials at a time."""
+    """Refuses trials that would use one TPU at the same time, if `slots` trials run at a time."""
     tpus = [t.config.tpu or t.config.master for t in waiting if t.config.use_tpu and not t.config.is_emulated]
     shared = next((tpu for tpu in tpus if tpus.count(tpu) > 1), None)
     if shared and slots > 1:
@@ -208,7 +207,7 @@ class Progress:
         # The newest line of its log since it was started, and the reason for a failure or a stop.
         self.line = self.reason = ''
         self.evaluation: Optional[Evaluation] = trials.last_evaluation(trial)
-        # Seconds since this sweep started it, or its duration.
+        # Seconds since this sweep started the trial; after its end, its duration.
         self.seconds = self._started_at = 0.0
         self._log_read = 0
 
@@ -249,11 +248,11 @@ def counts(all_progress: Sequence[Progress]) -> str:
 
 @contextlib.contextmanager
 def stop_signals() -> Iterator[List[signal.Signals]]:
-    """Records Ctrl-C, SIGTERM and SIGHUP in a list, in place of their effects."""
+    """Records Ctrl-C, SIGTERM and SIGHUP in a list, instead of their usual effects."""
     received: List[signal.Signals] = []
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     for number, handler in before.items():
-        # `nohup` ignores SIGHUP, and it must stay ignored.
+        # Under `nohup`, SIGHUP is ignored, and must stay so.
         if handler != signal.SIG_IGN:
             signal.signal(number, lambda number, frame: received.append(signal.Signals(number)))
     try:
@@ -273,7 +272,7 @@ def perform(
     """Runs the trials that are not done, and keeps their progress up to date.
 
     After the first signal no trial is started, and running trials are asked to end; the second kills them. The report
-    is written each time after trials have ended and the next ones have been started.
+    is written whenever trials have ended and the next ones have been started.
     """
     waiting = [progress for progress in all_progress if progress.state is not State.DONE]
     running: List[Tuple[Progress, RunningTrial]] = []
@@ -335,7 +334,7 @@ def comparison_of(planned: Plan, all_progress: Sequence[Progress]) -> Comparison
 
 
 def seeds_needed(planned: Plan, sought: float) -> str:
-    """The number of seeds that a difference of the first metric needs, as text, from the spread of finished trials."""
+    """The number of seeds to find a difference of the first metric, from the spread of finished trials, as text."""
     all_progress = [Progress(trial, trials.state_of(trial)) for trial in planned.all_trials]
     table = tables.seeds(comparison_of(planned, all_progress), sought)
     if not table.rows:

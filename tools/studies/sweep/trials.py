@@ -62,8 +62,8 @@ class State(enum.Enum):
 class Trial(NamedTuple):
     """One run of a study, named CASE/seed-N, with a folder of everything that it writes.
 
-    `arguments` are all arguments of the program; `command_line` is the same, parsed. `processes.started` says what
-    `program` means.
+    `arguments` are all arguments of the program; `command_line` is the same, parsed. `processes.started` describes
+    `program`.
     """
 
     name: str
@@ -135,7 +135,7 @@ def trials_of(study: Study, out: str, program: Optional[Tuple[str, ...]] = None)
 
 
 def cost_of(study: Study, trials: Iterable[Trial]) -> str:
-    """The number of trials, their training steps, and with the time of a step their hours on a v2-8.
+    """The number of trials and training steps; if the time of a step is known, also the hours on a v2-8.
 
     Assumes that the time of a step is proportional to its batch size.
     """
@@ -219,8 +219,8 @@ def state_of(trial: Trial) -> State:
 def check_unchanged(trials: Iterable[Trial]) -> None:
     """Raises StudyError if a trial's folder holds a run with other flags: resuming it could mix two experiments.
 
-    Settings that a run takes from its data set do not differ; nor does its folder, which may have been moved; nor do
-    flags that have no effect in both.
+    Ignores settings that a run takes from its data set, its folder, which may have been moved, and flags that have no
+    effect in either.
     """
     for trial in trials:
         try:
@@ -245,7 +245,7 @@ class RunningTrial(abc.ABC):
 
     @abc.abstractmethod
     def poll(self) -> Optional[Outcome]:
-        """The outcome, once the trial has ended and it is written; None before."""
+        """The outcome, once the trial has ended and the outcome is written; None before."""
 
     @abc.abstractmethod
     def stop(self) -> None:
@@ -261,7 +261,7 @@ class Place(NamedTuple):
 
     # The number of trials that can run at the same time now.
     slots: Callable[[], int]
-    # Raises OSError if the trial's folder cannot be written to, or it cannot be started.
+    # Raises OSError if the trial cannot be started, or its folder cannot be written to.
     start: Callable[[Trial], RunningTrial]
 
 
