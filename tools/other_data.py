@@ -61,7 +61,7 @@ def changed(config: Config, changes: Dict[str, Any]) -> Tuple[Config, Optional['
 
 
 def check_labels(config: Config, class_names: Sequence[str]) -> None:
-    """Checks that the labels in validation files without a description stand for the run's classes, named by label.
+    """Checks that labels in validation files without a description stand for the run's classes, `class_names` by label.
 
     Raises:
       DataError: a sample of the labels stands for other classes.

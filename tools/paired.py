@@ -20,7 +20,7 @@ class Pairs(NamedTuple):
 
     @property
     def p_value(self) -> float:
-        """The p-value of McNemar's exact test. Its null hypothesis: the only one that is right is as likely either."""
+        """The p-value of McNemar's exact test. Null hypothesis: each is equally likely to be the only one right."""
         differing = self.ours_alone + self.theirs_alone
         # The binomial distribution for a probability of 1/2, in integers: floats underflow from 1,075 images on.
         ways, below = 1, 0

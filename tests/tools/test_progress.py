@@ -1,4 +1,4 @@
-"""The progress of tools that work through images."""
+"""The progress of tools that process images."""
 
 import time
 import types

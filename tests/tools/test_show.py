@@ -32,7 +32,7 @@ def test_preprocessor__shows_crops_and_colours_of_the_photograph(preprocessor: P
     assert [*panels][-4:] == orders
     crops = {tuple(panel.crop) for panel in [panels['inception, training'], *shown.colors]}
     assert len(crops) == 1, 'one crop for all colours'
-    # Hue and contrast commute, but for rounding; and at this size, vgg's and cifar's evaluations resize alike.
+    # Hue and contrast commute, except for rounding; and at this size, vgg's and cifar's evaluations resize alike.
     assert len({panel.pixels.tobytes() for panel in panels.values()}) >= len(panels) - 3
     shift = panels['inception, training'].pixels.astype(int) - panels['the same crop, colours unchanged'].pixels
     inside = (panels['inception, training'].pixels > 0) & (panels['inception, training'].pixels < 255)
@@ -44,7 +44,7 @@ def test_preprocessor__draws_differ_and_repeat(preprocessor: Preprocessor) -> No
     shown = preprocessor.show(photo)
     draws = shown.draws
     assert len({panel.pixels.tobytes() for panel in draws}) == DRAWS == 25
-    # And none is the crop of the panels of all preprocessings.
+    # None of the draws has the crop of the panels of the preprocessings.
     assert len({panel.crop for panel in [shown.kinds[1], *draws]}) == DRAWS + 1
     again = preprocessor.show(photo).draws
     assert [panel.pixels.tobytes() for panel in draws] == [panel.pixels.tobytes() for panel in again]

@@ -19,7 +19,7 @@ def test_find__uses_the_cpu(tmp_path: Any) -> None:
     model_dir = str(tmp_path / 'model')
     os.mkdir(model_dir)
     config = Config(tpu='node', use_tpu=True, model_dir=model_dir, data_dir='data', intra_op_threads=3)
-    # Settings of training alone.
+    # Settings for training only.
     config = dataclasses.replace(
         config, train_steps=60, profile_steps='51,55', batch_norm='synchronized', batch_norm_group_size=4, init_from='x'
     )

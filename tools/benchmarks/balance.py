@@ -91,7 +91,7 @@ def _perform(own: Dict[str, Any], command_line: CommandLine, screen: Screen) -> 
 
 
 def _profiled(own: Dict[str, Any], command_line: CommandLine) -> Tuple[Cost, float, int, int]:
-    """The numbers in a run's profile: the cost, a step's time on the device, a host's images, and the hosts' number."""
+    """The numbers in a run's profile: the cost, a step's time on the device, images per host, number of hosts."""
     from tools.benchmarks import profiles
 
     flag = f'--profile={shown(own["profile"])}'

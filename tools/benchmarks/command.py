@@ -54,7 +54,7 @@ def run(
 
 
 def chosen(name: str, text: Optional[str], allowed: Sequence[str]) -> List[str]:
-    """The names in a comma-separated list, or all if there is no list; raises ConfigError for a name not allowed."""
+    """The names in a comma-separated list, by default all; raises ConfigError for a name that is not allowed."""
     names = [*allowed] if text is None else text.split(',')
     for wrong in sorted({*names} - {*allowed}):
         raise ConfigError(f'--{name}={text}: {wrong or "an empty name"} is not one of {", ".join(allowed)}.')

@@ -114,7 +114,7 @@ def interleave(
 ) -> int:
     """Measures all subjects once per round, so that other load on the machine affects all alike; returns the exit code.
 
-    The name of a subject is its text. A subject for which `measure_one` raises MeasurementError is not measured again.
+    `str(subject)` names a subject. A subject for which `measure_one` raises MeasurementError is not measured again.
     `show` is called at the end, also after an interruption, with the measurements in the order of the rounds, and the
     reasons for failures.
     """

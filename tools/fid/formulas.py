@@ -76,7 +76,7 @@ def frechet_distance(one: Statistics, other: Statistics) -> float:
 def _factor(covariance: np.ndarray) -> np.ndarray:
     """A matrix F with covariance = F Fᵀ, with as many columns as the covariance's numerical rank, and at least one."""
     values, vectors = np.linalg.eigh(covariance)
-    # Eigenvalues below numpy.linalg.matrix_rank's bound are rounding errors. Their square roots would be larger.
+    # Eigenvalues below numpy.linalg.matrix_rank's bound are rounding errors. Their square roots would not be small.
     rounding = max(values.max(), 0.0) * len(values) * np.finfo(np.float64).eps
     # A covariance that was stored in float32 has larger rounding errors.
     if values.min() < -1e-5 * max(values.max(), np.finfo(np.float64).tiny):

@@ -114,7 +114,7 @@ class Study:
     preset: str = 'imagenet'  # The preset that flags start from.
     flags: Flags = dataclasses.field(default_factory=dict)  # Flags of every trial, on top of the preset.
     axes: Sequence[Axis] = ()  # The cases are all combinations of the axes. Without axes there is one case.
-    seeds: Union[int, Sequence[int]] = 3  # The number of seeds 1, 2, …; or a list of seeds.
+    seeds: Union[int, Sequence[int]] = 3  # The number of seeds, counted from 1; or a list of seeds.
     report: Sequence[str] = tuple(METRICS)  # The metrics to report, the most important first: keys of `runs.METRICS`.
     # Assumed milliseconds of a training step of 1,024 images on 8 cores, for the cost; None: unknown.
     step_ms: Optional[float] = None

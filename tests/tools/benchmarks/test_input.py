@@ -132,7 +132,7 @@ def test_input__converts_to_tar_shards_once(photo_dir: str, tmp_path: Any, measu
     data_dir = str(tmp_path / 'photos')
     shutil.copytree(photo_dir, data_dir)
     shard = pathlib.Path(f'{data_dir}-tar', 'train-00000-of-00002.tar')
-    # Nor does a conversion need a description.
+    # A conversion does not need a description.
     os.remove(os.path.join(data_dir, 'dataset.json'))
     written = []
     for _ in range(2):
@@ -145,7 +145,7 @@ def test_input__converts_to_tar_shards_once(photo_dir: str, tmp_path: Any, measu
     assert ours['phases_cpu_ms'] == {'storage': [1], 'preprocessing': [6], 'transfer': [3]}
     read = {(run.config.data_format, run.config.data_dir) for run in measured if not run.is_naive}
     assert read == {('tfrecord', data_dir), ('tar', f'{data_dir}-tar')}
-    # The naive pipeline has no other records to read.
+    # The naive pipeline reads only TFRecord files.
     assert {run.config.data_format for run in measured if run.is_naive} == {'tfrecord'}
     measured.clear()
     assert input_benchmark.main(given(data_dir, '--repeats=1')) == 0

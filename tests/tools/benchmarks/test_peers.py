@@ -36,7 +36,7 @@ def pipeline(task):
 meter.answer(pipeline)
 """
 BURN = 'import time\nend = time.process_time() + 0.25\nwhile time.process_time() < end: pass\n'
-# Half of the time is that of a process of its own, which has ended.
+# Half of the time is used by a child process that has ended.
 CHILD = f'{BURN}import subprocess, sys; subprocess.run([sys.executable, "-c", {BURN!r}]); print(flush=True); input()'
 
 
@@ -75,7 +75,7 @@ def test_finish__flips_and_shifts_colours(floats: bool, monkeypatch: Any) -> Non
     flipped = [not np.allclose(each, expected, atol=1e-6) for each in found]
     assert 5 < sum(flipped) < 45 and {each.dtype for each in found} == {np.dtype(np.float32 if floats else np.uint8)}
     assert all(np.allclose(each, expected[:, ::-1], atol=1e-6) for each, flip in zip(found, flipped) if flip)
-    # Each at its largest: y + 1.402 cr, y - 0.344136 cb - 0.714136 cr, y + 1.772 cb.
+    # Every draw at its largest: y + 1.402 cr, y - 0.344136 cb - 0.714136 cr, y + 1.772 cb.
     monkeypatch.setattr(meter.random, 'uniform', lambda least, largest: largest)
     monkeypatch.setattr(meter.random, 'random', lambda: 1.0)
     shifted = np.clip(image / 255 + [0.5206, -0.183068, 0.4544], 0, 1)
@@ -112,7 +112,7 @@ def test_command__measures_a_library_and_names_what_is_missing(
     out = json.loads(capsys.readouterr().out)
     assert out['problems']['dali'] == 'not measured: needs uv: pip install uv'
     assert out['problems']['spdl'].startswith('failed: ZeroDivisionError')
-    # In the order of the table, whatever that of the flag: ratios are to the first.
+    # In the order of the table, not of the flag: ratios are to the first peer.
     assert [(row['name'], row['work']) for row in out['rows']] == [
         (name, kind) for kind in KINDS for name in ('simplejpeg', 'pillow')
     ]

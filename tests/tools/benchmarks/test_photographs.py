@@ -32,7 +32,7 @@ def test_make__photographs_resemble_imagenet(tmp_path: pathlib.Path) -> None:
     images = [PIL.Image.open(io.BytesIO(file)) for file in files]
     assert {image.format for image in images} == {'JPEG'} and {image.mode for image in images} == {'RGB'}
     assert all(360 <= min(image.size) < 460 <= max(image.size) < 580 for image in images)
-    # Three of four are wider than high.
+    # Three in four are wider than high.
     assert sum(image.width > image.height for image in images) > 12
     # 4:2:0: luma has twice the samples of chroma in each direction.
     assert all([layer[1:3] for layer in image.layer] == [(2, 2), (1, 1), (1, 1)] for image in images)

@@ -97,7 +97,7 @@ def test_decoding__is_of_whole_images(config: Config, photos: List[Photo]) -> No
 
 @pytest.fixture(scope='module')
 def distorted(photos: List[Photo], tmp_path_factory: Any) -> Distorted:
-    """Statistics of many distortions of one small photograph: all differences are random draws."""
+    """Statistics of many distortions of one small photograph, which differ only in their random draws."""
     small = np.asarray(PIL.Image.fromarray(photos[0].pixels).resize((150, 100)))
     data_dir = str(tmp_path_factory.mktemp('one'))
     example = photo_example(Photo(small, encode_jpeg(small), 1, photos[0].boxes))
@@ -134,7 +134,7 @@ def statistics(images: np.ndarray) -> np.ndarray:
 
 
 def least_p(one: np.ndarray, other: np.ndarray) -> float:
-    """The least p-value of the statistics: Kolmogorov-Smirnov test for the same distribution in both samples."""
+    """The least p-value over the statistics, by the Kolmogorov-Smirnov test for equal distributions."""
     return min(scipy.stats.ks_2samp(a, b).pvalue for a, b in zip(one, other))
 
 

@@ -74,7 +74,7 @@ def test_measure_here__measures_each_step_after_the_warm_up(small_config: Config
     config = training.with_steps(dataclasses.replace(small_config, followup_shuffle_buffer_size=8), 4)
     measured = steps.measure_here(config, kind)
     assert len(measured.step_ms) == len(measured.cpu_ms) == 4 and min(measured.step_ms) > 0
-    # All of this process's threads together, so at most the number of cores times the time, but for the clock's ticks.
+    # All threads of this process: at most the number of cores times the time, except for the clock's ticks.
     assert 0 < sum(measured.cpu_ms) < len(os.sched_getaffinity(0)) * sum(measured.step_ms) + 50
     assert measured.device.endswith(' cores')
     # A convolution of 3 x 3 x 3 x 16 weights, 16 offsets of its batch normalization, and the logits of 11 classes.

@@ -132,9 +132,9 @@ def drawn(monkeypatch: Any) -> List[Any]:
 @pytest.mark.parametrize(
     ('rows', 'first', 'shares', 'numbers'),
     [
-        # Class 1 has images; class 3 has none, but is predicted. No image has to do with the others.
+        # Class 1 has images; class 3 has none, but is predicted. The other classes do not occur.
         ({1: [0, 3, 0, 1, 0]}, 0, [[0.75, 0.25], [0, 0]], [((0, 0), '3'), ((1, 0), '1')]),
-        # Images that are classified as the background count in their rows; of a new network, all may be.
+        # Images classified as the background count in their rows; a new network may classify all of them so.
         ({1: [3, 1, 0, 0, 0], 3: [2, 0, 0, 0, 0]}, 1, [[0.25, 0], [0, 0]], [((0, 0), '1')]),
         ({1: [4, 0, 0, 0, 0], 3: [2, 0, 0, 0, 0]}, 1, [[0, 0], [0, 0]], []),
     ],
@@ -222,7 +222,7 @@ def test_page__has_the_numbers_of_the_analysis(tmp_path: Any) -> None:
     values = json.loads(report.json())
     assert values['balanced_accuracy'] == pytest.approx(4 / 9)
     assert [(c['name'], c['top_1']) for c in values['classes'][4:6]] == [('dog', None), (None, None)]
-    # The two surest mistakes are equally sure, but for rounding.
+    # The two most confident mistakes are equally confident, except for rounding.
     assert {mistake['position'] for mistake in values['mistakes'][:2]} == {1, 2}
     assert (len(values['bins']), values['evaluation']['step']) == (15, 5)
     assert '<i style="--share: 51.28%; --fill: var(--bad)">' in content

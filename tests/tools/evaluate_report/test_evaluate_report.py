@@ -235,7 +235,7 @@ def test_skipped_records__are_reported_and_not_counted(photo_run: Config, tmp_pa
     assert code == 0
     assert sorted(os.listdir(model_dir)) == before
     assert 'Skipped records: 1.' in printed and path in printed
-    # The content of the files differs, by which data sets are compared, and not by their folders.
+    # Data sets are compared by the content of their files, which differs, not by their folders.
     assert 'Settings that differ from training: validation files: ' in printed and ' -> ' in printed
     report = read_report(out)
     assert report['evaluation']['images'] == 4
@@ -332,7 +332,7 @@ def test_settings__of_the_evaluation_are_those_of_the_run_and_the_flags(
     assert settings(eval_batch_size=16).eval_batch_size == 16
     assert settings('--batch_size=100', eval_batch_size=16).eval_batch_size == 100
     assert not settings(display_tensors=True).display_tensors
-    # The images of another data set are counted, those of the run's own are known.
+    # The images of another data set are counted; the number in the run's own is known.
     assert settings(num_eval_images=7).num_eval_images == 7
     assert settings(f'--data_dir={digits_dir}', num_eval_images=7).num_eval_images == 359
     # A network may have more classes than the data set.

@@ -30,7 +30,7 @@ def test_pairs__test_and_interval_have_published_values() -> None:
     # The example of `ci.prop.ps` in statpsych, the package of one of the authors.
     value, *ends = Pairs(48, 26, 4).difference
     assert value == 22 / 48 and ends == pytest.approx([0.2548067, 0.6251933], abs=1e-7)
-    # The binomial distribution: at most one of eight, at either end.
+    # The binomial distribution: at most one of eight, on either side.
     assert Pairs(21, 1, 7).p_value == Pairs(9000, 7, 1).p_value == pytest.approx(2 * (1 + 8) / 2**8)
     assert Pairs(21, 0, 0).p_value == 1 and Pairs(21, 0, 0).difference[0] == 0
     assert str(Pairs(2100, 1, 7)) == (
@@ -48,7 +48,7 @@ def test_pairs__interval_of_few_images_ends_at_100_points() -> None:
 def test_pairs__interval_contains_the_true_difference(images: int, ours: float, theirs: float) -> None:
     drawn = np.random.RandomState(0).multinomial(images, [ours, theirs, 1 - ours - theirs], 4000).tolist()
     intervals = np.array([Pairs(images, one, other).difference for one, other, _ in drawn])
-    # With five images that differ, more often.
+    # With only five images that differ, the interval contains the difference more often.
     assert 0.94 <= np.mean((intervals[:, 1] <= ours - theirs) & (ours - theirs <= intervals[:, 2])) <= 0.985
 
 
@@ -57,7 +57,7 @@ def test_read__gives_what_was_written_and_pairs_by_image(tmp_path: Any) -> None:
     theirs = predictions.read(write(tmp_path, images, changed=('a: 1 -> 2',)))
     assert (theirs.images, theirs.evaluation.changed) == (images, ('a: 1 -> 2',))
     assert predictions.read(str(tmp_path / 'evaluation_report')).images == images
-    # In another order and another folder: the first is wrong here, the last is right; one is wrong in two ways.
+    # In another order and another folder. The first is wrong here, the last is right, one is wrong in both.
     other = [IMAGES[0]._replace(predicted=1), IMAGES[1], images[2]._replace(predicted=1)]
     moved = [each._replace(file=each.file.replace('/data', '/moved')) for each in other[::-1]]
     assert predictions.pairs(moved, theirs) == Pairs(3, 1, 1)
@@ -66,7 +66,7 @@ def test_read__gives_what_was_written_and_pairs_by_image(tmp_path: Any) -> None:
     found = predictions.Predictions('', theirs.evaluation, parted, '')
     again = [Prediction('/m/b/x', 0, 1, 1), Prediction('/m/a/x', 0, 1, 2)]
     assert predictions.pairs(again, found) == Pairs(2, 1, 1)
-    # Their folders have other names, and another order, now.
+    # The folders of these files now have other names, in another order.
     unique = [Prediction(f'/data/{name}', 0, label, 1) for label, name in enumerate(('a/y', 'b/x'))]
     gathered = [each._replace(file=f'/new/{each.file[-1]}') for each in unique]
     assert predictions.pairs(gathered, found._replace(images=unique)) == Pairs(2, 0, 0)

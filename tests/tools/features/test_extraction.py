@@ -14,9 +14,9 @@ from tools.features.extraction import Endpoints
 
 
 def test_prepared__resizes_as_tensorflow_1() -> None:
-    """The expected pixels are of `interpolate_bilinear_2d_like_tensorflow1x` of torch-fidelity 0.4.0.
+    """The expected pixels are from `interpolate_bilinear_2d_like_tensorflow1x` of torch-fidelity 0.4.0.
 
-    Called as in its network, on the same pixels, with PyTorch 2.14.1; each is of row, column, values.
+    It was called as in its network, on the same pixels, with PyTorch 2.14.1.
     """
     random = np.random.RandomState(5)
     small, large = (random.randint(0, 256, shape).astype(np.uint8) for shape in ([5, 7, 3], [400, 512, 3]))

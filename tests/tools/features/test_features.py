@@ -29,7 +29,7 @@ def _of_one_layer(one_layer: None) -> None:
 
 @pytest.fixture
 def images(finished_run: FinishedRun, tmp_path: Any) -> str:
-    """A folder of five images and two files that are none."""
+    """A folder of five images and two files that are not images."""
     folder = tmp_path / 'images'
     folder.mkdir()
     for number, (encoded, _) in zip(range(5), validation_set(finished_run.config)):
@@ -78,7 +78,7 @@ def test_model__may_be_a_checkpoint(finished_run: FinishedRun) -> None:
 def test_features_that_are_not_finite__are_refused(finished_run: FinishedRun, images: str) -> None:
     extractor = extraction.of_run(str(finished_run.config.model_dir), 'Logits')
     found = extraction.find([f'{images}/0.jpg', f'{images}/2.jpg'])
-    # Features of the classifier: a ReLU of some versions turns NaN to 0.
+    # Features of the classifier, because in some versions a ReLU turns NaN into 0.
     variable = extractor.session.graph.get_collection(tf.GraphKeys.TRAINABLE_VARIABLES)[-1]
     values = extractor.session.run(variable)
     values.flat[0] = np.nan

@@ -17,7 +17,7 @@ NORM = {'beta': 'bias', 'moving_mean': 'running_mean', 'moving_variance': 'runni
 
 
 def small() -> Dict[str, np.ndarray]:
-    """Values of all variables, by name. Sizes of kernels are those of the network, numbers of channels are not."""
+    """Values of all variables by name, with the network's sizes of kernels, but not its numbers of channels."""
     shapes = {f'{LOGITS}/weights': (1, 1, 3, 5), f'{LOGITS}/biases': (5,)}
     for layer in LAYERS:
         height, width = map(int, layer.scope.rpartition('_')[2].split('x'))
@@ -63,7 +63,7 @@ def pytorch_fid(values: Dict[str, np.ndarray]) -> Dict[str, np.ndarray]:
 
 
 def test_layers__have_the_names_of_the_graph_and_of_pytorch_fid() -> None:
-    """The expected pairs are of torch-fidelity's converter of 2020, which matched the shapes of the graph's constants.
+    """The expected pairs are from torch-fidelity's converter of 2020, which matched shapes of the graph's constants.
 
     (https://github.com/toshas/torch-fidelity, convert_inception_weights.py)
     """
@@ -97,7 +97,7 @@ def test_layers__are_those_of_the_network() -> None:
         operations = {o.name: o.type for o in tf.get_default_graph().get_operations()}
     assert {*variables} == {*small()}
     assert variables['InceptionV3/Logits/Conv2d_1c_1x1/weights'] == [1, 1, 2048, 1008]
-    # The maximum of the last block; the average of all others.
+    # The last block has a maximum, all others have averages.
     pools = {name: kind for name, kind in operations.items() if 'Branch_3/' in name and kind in ('MaxPool', 'AvgPool')}
     assert [name for name, kind in pools.items() if kind == 'MaxPool'] == ['InceptionV3/Mixed_7c/Branch_3/MaxPool2d']
     assert len(pools) == 9

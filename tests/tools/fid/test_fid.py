@@ -130,7 +130,7 @@ def test_few_images__are_said(tmp_path: Any) -> None:
         'KID: not computed: 6 images are fewer than --kid_subset_size=1000',
         f'Inception Score of {few}: not computed: 6 images are fewer than --splits=10',
     ]
-    # Two such sets are one warning.
+    # Two such sets give one warning.
     _, _, err = run(few, few, '--scores=fid')
     assert err.count('warning') == 1 and f'{few} has 6 images and {few} has 6 images' in err
     # A score that was asked for by name is an error.
@@ -143,7 +143,7 @@ def test_few_images__are_said(tmp_path: Any) -> None:
 
 def test_one_set__has_an_inception_score_alone(tmp_path: Any) -> None:
     logits = np.log([[1.0, 3.0], [3.0, 1.0]])
-    # As few images as features are only few for two sets.
+    # The warning about as few images as features is only for two sets.
     code, lines, err = run(saved(tmp_path / 'x.npz', features=np.eye(2), logits=logits), '--splits=1', '--json')
     # The mean class probabilities are equal: each image has the divergence of (1/4, 3/4) from (1/2, 1/2).
     score = np.exp(np.log(0.5) / 4 + np.log(1.5) * 3 / 4)
@@ -209,7 +209,7 @@ def test_archives__of_samples_are_scored_as_their_images(made: str, tmp_path: An
 
 
 def test_archives__must_be_local(monkeypatch: Any) -> None:
-    # A file in a bucket, whose images are not looked for.
+    # A file in a bucket is not searched for images.
     monkeypatch.setattr(sources, 'arrays', lambda *unused: {})
     code, _, err = run('gs://bucket/samples.npz', '--weights=w.npz')
     assert code == FIX and 'writes them. For images in arr_0, ' in err and 'copy it: they are read from local' in err
@@ -255,7 +255,7 @@ def test_pickles__are_refused_without_loading_them(tmp_path: Any) -> None:
     code, _, err = run(str(path), str(path))
     assert code == FIX and 'moments.pkl: is a pickle, which can run any code' in err and 'numpy.savez' in err
     assert not (tmp_path / 'harm').exists()
-    # The way on that the message shows.
+    # The command that the message suggests.
     command = err[err.index('python -c "') + len('python -c "') :].strip().rstrip('"')
     for moments in ({'mu': np.ones(2), 'sigma': np.eye(2)}, {'fid': {'mu': np.ones(2), 'sigma': np.eye(2)}}):
         path.write_bytes(pickle.dumps(moments))

@@ -44,7 +44,7 @@ def test_scores_of_too_few_images__are_refused(samples: Tuple[np.ndarray, ...]) 
 
 
 def test_statistics_of__are_numpys_in_float64(samples: Tuple[np.ndarray, ...]) -> None:
-    # Chunks of more than one, and a mean that float32 could not hold beside the deviations.
+    # Several chunks, and a mean so large that float32 would lose the deviations.
     features = (np.repeat(samples[0], 40, axis=0) + 1000).astype(np.float32)
     found = formulas.statistics_of(features)
     np.testing.assert_allclose(found.mean, features.astype(np.float64).mean(axis=0), rtol=1e-12)

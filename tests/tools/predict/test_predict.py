@@ -219,7 +219,7 @@ def test_page__marks_wrong_answers_for_class_0_unless_it_is_the_background(
 
 
 def predictions(folder: pathlib.Path, images: int, top: int, batch_size: int, **changes: Any) -> List[Any]:
-    """Classifies images, which have their numbers behind their ends, as class 0 with the number as its probability."""
+    """Classifies images as class 0, with an image's number, appended to its file, as the probability."""
     file = io.BytesIO()
     PIL.Image.new('RGB', (8, 8)).save(file, 'JPEG')
     for number in range(images):
@@ -268,7 +268,7 @@ def test_predict__holds_at_most_three_batches_in_memory(tmp_path: Any) -> None:
     ],
 )
 def test_predict__shows_label_0_unless_it_is_the_background(names: List[str], shown: List[int], tmp_path: Any) -> None:
-    # Label 0 is the likeliest; the background takes no place among those to show.
+    # Label 0 is the likeliest; the background does not count among the classes to show.
     values: Any = {'class_names': names, 'classify': lambda batch: [np.array([0.5, 0.2, 0.3])]}
     (done,) = predictions(tmp_path, 1, top=2, batch_size=1, **values)
     assert [likely.label for likely in done.likeliest] == shown
@@ -391,7 +391,7 @@ def test_load__a_run_of_a_tpu_takes_pixels_without_decoding(
     there = dataclasses.replace(
         config, use_tpu=True, tpu='a-node', train_batch_size=1024, eval_batch_size=1024, batch_norm='synchronized'
     )
-    # Settings of training and of its data set, which is not here.
+    # Settings of the training and of its data set, which does not exist here.
     settings: Any = {'batch_norm_group_size': 4, 'freeze': 'Layer', 'head_learning_rate': 0.5, 'init_from': '/none'}
     of_data: Any = {'train_files': 'none/*', 'eval_files': 'none/*', 'label_offset': 3, 'data_dir': '/none'}
     (model_dir / 'config.json').write_text(dataclasses.replace(there, **settings, **of_data).to_json())

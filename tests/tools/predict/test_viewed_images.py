@@ -26,7 +26,7 @@ DRAWING = with_gradient(PHOTO)
 
 
 def pictures() -> Dict[str, bytes]:
-    """Files by name: of every orientation and every kind that a SavedModel decodes."""
+    """Files by name, with every orientation and of every kind that a SavedModel decodes."""
     turned = {f'{value}.jpg': saved(PHOTO, 'JPEG', value) for value in range(1, 9)}
     return {
         **turned,
@@ -107,7 +107,7 @@ def test_saved_models_of_earlier_versions__get_images_that_predict_has_turned(
         np.testing.assert_allclose(
             probabilities, expected[name], rtol=2e-2 if name.endswith('jpg') else 1e-5, err_msg=name
         )
-    # By itself, it does not turn them.
+    # The earlier SavedModel itself does not turn images.
     (stored,) = classify(exported, [pictures()['6.jpg']])['probabilities']
     (upright,) = classify(exported, [pictures()['1.jpg']])['probabilities']
     np.testing.assert_allclose(stored, upright, rtol=1e-5)

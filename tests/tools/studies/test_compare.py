@@ -36,7 +36,7 @@ def test_compare__runs_that_differ_in_their_seeds_form_a_case(tmp_path: Any) -> 
             ('d', 1, 0.8, 0.2, 'RMS'),
         ]
     ]
-    # Where a run is made does not matter.
+    # The place of a run does not matter.
     folders.append(write(f'{tmp_path}/e', 3, 0.9, learning_rate=0.1, optimizer='sgd', intra_op_threads=2, tpu='other'))
     os.symlink(f'{tmp_path}/a', f'{tmp_path}/link')
     again = [f'{tmp_path}/a/', f'{tmp_path}/./c', f'{tmp_path}//d', f'{tmp_path}/link', os.path.relpath(folders[1])]
@@ -113,7 +113,7 @@ def rewritten(folder: str, **changes: Any) -> str:
 def test_compare__counts_a_copied_run_once(tmp_path: Any, capsys: Any) -> None:
     first = write(f'{tmp_path}/a', 1, 0.5)
     copy = shutil.copytree(first, f'{tmp_path}/b')
-    # Another folder with the same weights, as of the same seed again.
+    # Two runs with the same weights, as if they had the same seed.
     for name, seed in (('c', 2), ('d', 3)):
         write(f'{tmp_path}/{name}', seed, 0.75)
         append_evaluation(f'{tmp_path}/{name}', recorded.evaluation(300, 0.75, digest='same'))
@@ -158,7 +158,7 @@ def test_compare__parts_versions_and_data_and_says_what_differs(tmp_path: Any) -
     ]
     found = runs.compare(of_hosts)
     assert [(case.name, len(case.runs)) for case in found.cases] == [('machines=2', 2), ('machines=3', 1)]
-    # Of which nothing but the folder is known.
+    # Nothing but the folder of these data sets is known.
     unknown = [write(f'{tmp_path}/at-{place}', 1, 0.5, data_dir=place) for place in 'xy']
     assert [case.name for case in runs.compare(unknown).cases] == ['data_dir=x', 'data_dir=y']
     few = write(f'{tmp_path}/few', 3, 0.5)

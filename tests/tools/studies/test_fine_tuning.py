@@ -53,7 +53,7 @@ def test_study__freezes_what_is_not_trained(planned: List[Trial]) -> None:
         config = of_way(planned, way).config
         frozen = Patterns(config.freeze)
         assert [scope for scope in scopes if not frozen.match(f'InceptionV3/{scope}/weights')] == trained
-        # Digits of other classes, though of the same number.
+        # The classes are other digits, although there are as many.
         assert config.init_except == 'Logits'
 
 

@@ -41,7 +41,7 @@ def written(folder: pathlib.Path, name: str, text: str) -> str:
     ('axes', 'expected'),
     [
         (
-            # A flag that does not differ names no case.
+            # A flag with a single value is not in the names.
             [grid(optimizer=['sgd', 'RMS'], width=[80], learning_rate=[0.1, 1])],
             {
                 f'optimizer={name},learning_rate={rate}': {'optimizer': name, 'width': 80, 'learning_rate': rate}

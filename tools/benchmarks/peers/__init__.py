@@ -1,5 +1,5 @@
 """Comparison of the input pipeline with those of other libraries, each in an environment of its own.
 
-Each library has a module, which lists the packages of its environment at the top, and prepares images for `meter.Task`.
-This program's own packages are not in these environments.
+Each library has a module, which lists the packages of its environment at the top, and prepares the images of a
+`meter.Task`. This program's own packages are not in these environments.
 """

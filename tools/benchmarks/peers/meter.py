@@ -69,7 +69,7 @@ class Task(NamedTuple):
         return np.clip(image + np.rint(255 * shift).astype(np.int16), 0, 255).astype(np.uint8) if self.colour else image
 
     def batches(self, prepare: Callable[[str], Any]) -> Iterator[Any]:
-        """Yields batches of files that `prepare` has processed, in threads that work two batches ahead."""
+        """Yields batches of the results of `prepare`, which threads compute two batches ahead."""
         import numpy as np
 
         paths = self.paths()

@@ -163,8 +163,8 @@ def measure(trainings: Sequence[Training], repeats: int) -> List[Dict[str, Any]]
     """Measures trainings, each in a new process. They start side by side; afterwards only one runs at a time.
 
     For the time, they take turns in `repeats` rounds of at least 1.5 seconds each. Returns the fields of each training
-    with its memory, as `_memory_of` describes it, and `cpu_seconds`, the CPU time of a step in each round. Raises
-    MeasurementError with the training that failed, and the reason.
+    with its memory, as `_memory_of` describes it, and `cpu_seconds`, the CPU time of a step over all threads, by
+    round. Raises MeasurementError with the training that failed, and the reason.
     """
     measured: List[Dict[str, Any]] = []
     with contextlib.ExitStack() as stack:

@@ -1,4 +1,4 @@
-"""Sweeps of studies on the digits that a command makes, rather than its user."""
+"""Sweeps of studies on the digits that a command defines, rather than a user's file."""
 
 import argparse
 import os

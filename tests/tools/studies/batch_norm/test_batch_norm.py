@@ -59,7 +59,7 @@ def test_train_and_infer__agrees_with_the_equations() -> None:
     np.testing.assert_allclose(trained.moving_mean, statistics.mean, atol=1e-6)
     np.testing.assert_allclose(trained.moving_variance, statistics.variance, rtol=1e-5)
     np.testing.assert_allclose(trained.inference_outputs, normalized(BATCHES[-1], *statistics), atol=1e-4)
-    # If the layer averaged biased variances.
+    # The result if the layer averaged biased variances.
     uncorrected = experiments.without_bessel(MODES[AVERAGED], trained, BATCHES)
     variance = expected(AVERAGED, BATCHES[:-1], ddof=0)[1].variance
     np.testing.assert_allclose(uncorrected.moving_variance, variance, rtol=1e-6)

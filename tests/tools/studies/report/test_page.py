@@ -49,7 +49,7 @@ def test_chart__has_the_recorded_values(comparison: Comparison) -> None:
     assert [*mean.x, *mean.error_x.array, *mean.error_x.arrayminus] == pytest.approx([63.79, 15.6, 15.6], abs=0.01)
     assert [*mean.y] == [0] and [run.x[0] for run in runs] == pytest.approx([50.123, 60.456, 80.789])
     assert [trace.marker.symbol for trace in (*runs, mean)] == ['circle-open'] * 3 + ['circle']
-    # 91 − 63.789, and half of the interval; of the first of three metrics, whose panels alone show the zero.
+    # 91 − 63.789, and half of the interval, for the first of three metrics. Only these panels have a line at 0.
     mean, *_ = found['Difference from the first case, 95 % interval', 'RMS']
     assert [*mean.x, *mean.error_x.array] == pytest.approx([27.21, 36.32], abs=0.01)
     assert [case for title, case in found if title.startswith('Difference')] == ['momentum', 'RMS']

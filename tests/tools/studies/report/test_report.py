@@ -28,14 +28,14 @@ def test_report__tables_have_the_numbers() -> None:
     cases = recorded.case('sgd', [0.50, 0.60, 0.80]), recorded.case('RMS', [0.60, 0.90, 0.90])
     comparison = comparison_of(*cases, notes=('Costs nothing.',))
     markdown = rows_of(comparison)
-    # Values 50, 60 and 80: mean 63.33, deviation √(233.33), and t = 4.303 for the interval. Top-5 is 50 + half of it;
-    # cross-entropy 4 − 3 of a hundredth, where lower is better.
+    # Values 50, 60 and 80: mean 63.33, deviation √(233.33), and t = 4.303 for the interval. Top-5 is 50 plus half of
+    # top-1; cross-entropy is 4 − 3 · top-1 / 100, and lower is better.
     for row in (
         '| 3 of 3 | 63.33 ± 15.28 | 81.67 ± 7.64 | 2.1000 ± 0.4583 | 115.0 ± 0.0 |',
         '| sgd: mean | 63.33 [12.09, 91.28] | 81.67 [56.05, 95.64] | 2.1000 [1.1098, 3.4312] |',
         # The deviation of an accuracy of 63.33 %: √(0.6333 · 0.3667 / 359).
         '| sgd: deviation, and that of 359 images alone | 15.28; 2.54 (at most 3% of the variance) | 7.64; 2.04 (',
-        # The standard error is √(1/3 · 400/3), and of 3 pairs, 5.653 times as much is found with a power of 80 %.
+        # The standard error is √(1/3 · 400/3); 3 pairs find 5.653 standard errors with a power of 80 %.
         '| RMS − sgd: verdict | 3 pairs | not told apart; detectable: 37.69 | not told apart; detectable: 18.84 | ',
         '| RMS − sgd | 3 pairs | +16.67 [−12.02, +45.35] | +8.33 [−6.01, +22.68] | −0.5000 [−1.3605, +0.3605] |',
         # Better in seven of nine pairs, equal in one.
@@ -64,7 +64,7 @@ def test_report__shows_flags_that_differ_and_folds_the_others() -> None:
     assert table.rows[1][1] == '--optimizer=momentum --setting_0=2'
     text = page.page(comparison)
     assert 'Flags that all cases have (1)' in text and text.count('--width=75') == 1
-    # The first case has eight that the other has not or has otherwise; five are shown.
+    # The first case has eight flags that the other lacks, or has with another value; five are shown.
     shown, folded = text.partition('<summary>3 more</summary>')[::2]
     assert '--setting_3=1' in shown and '--setting_4=1' in folded and '--setting_4=1' not in shown
 
@@ -76,7 +76,7 @@ def test_report__tables_suit_one_four_and_other_numbers_of_runs() -> None:
         recorded.case('NaN', [0.5, math.nan]),
     )
     markdown = rows_of(comparison_of(*cases))
-    # 180 of 359 images are 50 %; Wilson's interval. Of the four, the middle two.
+    # 180 of 359 images are 50 %, with Wilson's interval. The interquartile mean of four runs is of two.
     assert '| one: one run | 50.00 [44.99, 55.28] |' in markdown
     assert '| four: interquartile mean | 55.00 | 77.50 | 2.3500 |' in markdown
     assert '| four − one | 4 and 1 | +0.00 |' in markdown and 'probability |' not in markdown
@@ -102,7 +102,7 @@ def test_report__compares_single_runs_on_the_same_images() -> None:
     p = sum(special.comb(30, n) for n in range(5)) / 2**29
     assert '| b − a | 1 pairs | +45.83 [+25.48, +62.52] |' in markdown
     assert f"| b − a: McNemar's exact test, p | 1 pairs | {p:.2g} |  |  |" in markdown
-    # No row of c, whose images are others, nor of d, which is not finished.
+    # No rows for c, which has other images, and d, which is not finished.
     assert markdown.count('McNemar') == 1 and 'verdict' not in markdown
 
 

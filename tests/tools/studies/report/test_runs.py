@@ -77,7 +77,7 @@ def test_read_run__a_resumed_session_replaces_repeated_steps(tmp_path: Any) -> N
     # A file ends with a partial event while it is written.
     os.truncate(path, os.path.getsize(path) - 5)
     run = read_run(str(tmp_path), 'run')
-    # An evaluation with other settings is none of the run.
+    # An evaluation with other settings does not count.
     assert [each.top_1 for each in run.evaluations] == [0.3]
     assert [(point.step, point.loss) for point in run.training] == [(0, 9), (10, 8), (20, 3), (30, 2), (40, 1), (50, 0)]
     # Ten steps of 64 images in a second, except after a start.
@@ -99,7 +99,7 @@ def test_finals__are_of_the_finished_runs() -> None:
     assert Case('case', {}, runs).finals('top_1') == {1: 75, 4: 50}
     states = ['finished', 'at step 290 of 300', 'failed, at step 290 of 300', 'finished', 'not started']
     assert [run.state for run in runs] == states
-    # Several runs of one seed are known by their names.
+    # Several runs with the same seed are listed by name.
     again = Case('again', {}, tuple(recorded.run(name, [0, 0, 0.5], seed=1) for name in 'ab'))
     assert again.finals('top_1') == {'a': 50, 'b': 50}
 

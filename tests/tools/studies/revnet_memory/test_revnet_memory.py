@@ -270,7 +270,7 @@ def test_published__halves_the_batch_until_it_fits_and_draws_both(
 
     def measured(training: Training, iterations: int, limit: int) -> Dict[str, List[float]]:
         made.append(training)
-        # Ordinary training needs 1.2 GB an image, reversible 0.1 GB.
+        # Plain training needs 1.2 GB an image, reversible training 0.1 GB.
         peak = training.batch_size * (0.1 if training.is_reversible else 1.2) * GB
         if peak > limit:
             raise OutOfMemoryError('more than fits')

@@ -11,7 +11,7 @@ from tests.support.processes import shell, text_of, wait_for
 from tools.studies.study import Study, StudyError, grid
 from tools.studies.sweep import gpus, trials
 
-# A trial that prints its GPUs, and ends when a file of the name of its seed exists.
+# A trial that prints its GPUs, and ends when a file named after its seed exists.
 PROGRAM = (
     'echo $CUDA_VISIBLE_DEVICES; case "$*" in *seed=1*) end=1 ;; *) end=2 ;; esac; '
     'until [ -e {}/$end ]; do sleep 0.02; done'
@@ -69,7 +69,7 @@ def test_per_trial__is_num_gpus_where_a_trial_may_use_them(
 def test_per_trial__refuses_all_gpus_and_fewer_than_replicas(
     num_gpus: int, asked: Optional[int], message: str, tmp_path: pathlib.Path
 ) -> None:
-    # The trial with the most decides.
+    # The trial with the most GPUs decides.
     study = Study(flags={'use_tpu': False}, axes=[grid(num_gpus=[1, num_gpus])], seeds=1)
     with pytest.raises(StudyError, match=message):
         gpus.per_trial(asked, trials.trials_of(study, str(tmp_path)), are_there=True)

@@ -18,10 +18,10 @@ from tools.studies.sweep.trials import State, Trial
 pytest.importorskip('ray')
 from ray.cluster_utils import Cluster
 
-# Resources of a node: one trial at a time. Ray asks no GPU whether it is there.
+# Resources of a node: one trial at a time. Ray does not check that its GPUs exist.
 NODE: Any = {'num_cpus': 1, 'num_gpus': 2, 'object_store_memory': 80 << 20, 'node_ip_address': '127.0.0.1'}
-# A node that does not answer counts as dead after five seconds; Ray's default is half a minute. Nor do trials run at
-# Ray's low priority: on a busy machine they would wait for minutes.
+# A node that does not answer counts as dead after five seconds; Ray's default is half a minute. Trials do not run at
+# Ray's low priority, at which they would wait for minutes on a busy machine.
 SETTINGS = {
     'health_check_initial_delay_ms': 0,
     'health_check_period_ms': 1000,
@@ -53,9 +53,9 @@ def raylet_of(process: int) -> int:
     return process
 
 
-# Starts trials in a process of its own, because that of the cluster cannot connect to it. It prints what the cluster
-# says to a folder that does not exist, and to trials with too many GPUs. Then it prints the value of each line that it
-# reads, after a sign: Ray prints, too.
+# Starts trials in a process of its own, because the process that made the cluster cannot connect to it. It prints the
+# errors for a folder that does not exist, and for too many GPUs of a trial. Then it evaluates each line that it reads,
+# and prints the value after a mark, because Ray prints, too.
 DRIVER = """
 import sys
 import ray
@@ -83,7 +83,7 @@ def trials_in(folder: str) -> List[Trial]:
 def test_tasks__run_on_all_nodes_move_from_a_lost_one_and_stop(tmp_path: pathlib.Path, cluster: Cluster) -> None:
     nodes = [cluster.add_node(**NODE) for _ in range(2)]
     (tmp_path / trials.STUDY_FILE).write_text('{}')
-    # A trial ends with code 75 if it is asked to, or well once a file of its name exists.
+    # A trial ends with code 75 when it is stopped, and with code 0 once a file named after it exists.
     ends = 'case "$*" in *trials/a/*) end=a ;; *) end=b ;; esac; trap "exit 75" TERM; echo $$'
     ends = f'{ends}; echo $CUDA_VISIBLE_DEVICES > {tmp_path}/$end.gpus'
     program = shell(f'{ends}; until [ -e {tmp_path}/$end ]; do sleep 0.05; done')

@@ -21,7 +21,7 @@ DONE, FAILED, STOPPED, WAITING = State.DONE, State.FAILED, State.STOPPED, State.
 
 
 class TwoSlots:
-    """A place for two trials, with the exit codes of trials by their seeds, and the seeds that cannot be started."""
+    """A place for two trials, with the exit codes by seed, and the seeds of trials that cannot be started."""
 
     def __init__(self, codes: Dict[int, int], blocked: Tuple[int, ...] = ()):
         self.codes, self.blocked = codes, blocked

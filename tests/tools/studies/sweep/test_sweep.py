@@ -103,7 +103,7 @@ def test_detect__prints_the_seeds_that_a_difference_needs(tmp_path: pathlib.Path
     before = sorted(tmp_path.rglob('*'))
     assert sweep_of(file, out, '--detect=5') == 0 and sorted(tmp_path.rglob('*')) == before
     _, row, _, assumptions = capsys.readouterr().out.splitlines()
-    # From deviations of 0.5207 and 6.2847 times as much: √(2 / 7.378) and √(2 / 0.05064).
+    # For 0.5207 and 6.2847 times this deviation: √(2 / 7.378) and √(2 / 0.05064).
     assert row.split() == ['b', '−', 'a', '3', '10.00', '34', '11', 'to', '1,242']
     assert '80% of such studies' in assumptions and 'two-sided' in assumptions
 
@@ -150,7 +150,7 @@ def test_sweep__checks_flags_and_data_before_running(tmp_path: pathlib.Path, cap
     assert f'{file}: case default: flag --width=x: must be a whole number' in mistake(capsys, file, out)
     file = study_file(tmp_path, data_dir=str(tmp_path / 'nowhere'))
     assert f'case default: --data_dir={tmp_path}/nowhere: no such folder' in mistake(capsys, file, out)
-    # Beside a trial of the same data that may start.
+    # Another trial on the same data could start.
     weights = ('', f'{tmp_path}/nowhere.csv')
     file = study_file(tmp_path, f'grid(class_weights={weights!r})', use_data='fake')
     assert f'--class_weights={tmp_path}/nowhere.csv: no such file' in mistake(capsys, file, out)
