@@ -114,7 +114,7 @@ def make_tar_shards(config: Config, folder: str, progress: Callable[[str], None]
 
 
 def write_files(data_dir: str, folder: str) -> List[Tuple[str, int]]:
-    """Writes the training images of records as files FOLDER/LABEL/NAME.jpg; returns (LABEL/NAME.jpg, label)."""
+    """Writes the training images of records as FOLDER/LABEL/NAME.jpg; returns LABEL/NAME.jpg and label of each."""
     from compat import tf
     from data import records, tfrecord_files
 

@@ -57,7 +57,7 @@ def test_read__gives_what_was_written_and_pairs_by_image(tmp_path: Any) -> None:
     theirs = predictions.read(write(tmp_path, images, changed=('a: 1 -> 2',)))
     assert (theirs.images, theirs.evaluation.changed) == (images, ('a: 1 -> 2',))
     assert predictions.read(str(tmp_path / 'evaluation_report')).images == images
-    # In another order and another folder. The first is wrong here, the last is right, one is wrong in both.
+    # In another order and another folder. The first image is wrong here, the last is right.
     other = [IMAGES[0]._replace(predicted=1), IMAGES[1], images[2]._replace(predicted=1)]
     moved = [each._replace(file=each.file.replace('/data', '/moved')) for each in other[::-1]]
     assert predictions.pairs(moved, theirs) == Pairs(3, 1, 1)

@@ -123,7 +123,7 @@ def _layer(config: Config, shape: Sequence[int], is_training: bool) -> Iterator[
 
 def moments_of(batch: np.ndarray) -> Statistics:
     """The mean and the unbiased variance of a batch, [rows, channels], in float64, as the layer computes them."""
-    # With a decay of 0, the moving statistics are the moments of the last rows.
+    # With a decay of 0, the moving statistics are the moments of the last batch.
     ((_, statistics),) = train(dataclasses.replace(ONE_DEVICE, batch_norm_decay=0.0), [batch])
     return Statistics(*(values.astype(np.float64) for values in statistics))
 

@@ -162,7 +162,7 @@ def _memory_of(process: Watched) -> Dict[str, float]:
 def measure(trainings: Sequence[Training], repeats: int) -> List[Dict[str, Any]]:
     """Measures trainings, each in a new process. They start side by side; afterwards only one runs at a time.
 
-    For the time, they take turns in `repeats` rounds of at least 1.5 seconds each. Returns the fields of each training
+    They take turns in `repeats` timed rounds of at least 1.5 seconds each. Returns the fields of each training
     with its memory, as `_memory_of` describes it, and `cpu_seconds`, the CPU time of a step over all threads, by
     round. Raises MeasurementError with the training that failed, and the reason.
     """

@@ -1,9 +1,9 @@
 """Do balanced class weights help classes with few images?
 
 `--class_weights=balanced` multiplies the loss of an image by images / (classes · images of its class), so that a class
-with a tenth of the images of another counts as much. The small versions train on digits of which half have a tenth of
-their images; validation has about as many of each, so that top-1 is close to the balanced accuracy. Make the data set
-first:
+with a tenth of the images of another counts as much. In the data set of the small versions, half of the digits keep
+a tenth of their training images. Validation has about as many images of each digit, so top-1 is close to the balanced
+accuracy. Make the data set first:
 
     inception-v3 digits runs/digits_rare --rare=5,6,7,8,9
 

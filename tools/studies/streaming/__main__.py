@@ -3,11 +3,11 @@
 Repeats a published comparison: training images are read from single files in random order (A), from local tar shards
 (B), and from tar shards in a remote store (C); also from TFRecord files. The store runs on this machine, and TensorFlow
 reads it as s3://. It can delay each request as a network does: the study measures the images per second under this
-latency, and how much reading several files at a time helps. With --shards it measures instead every combination of the
-size of tar shards, their number, and the workers that read them.
+latency, and how much reading several files at a time helps. With --shards, it measures instead every combination of the
+size of tar shards, their number, and the number of workers that read them.
 
-It prints tables, and writes them as Markdown, and all numbers as JSON.
-There is no training step: the study measures what the input pipeline alone can deliver.
+It prints tables, and writes them as Markdown, and all numbers as JSON. There is no training step: the study
+measures what the input pipeline alone can deliver.
 """
 
 import argparse

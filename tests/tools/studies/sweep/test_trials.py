@@ -1,4 +1,4 @@
-"""Trials: command lines, states and cost, and those of another sweep."""
+"""Trials: their command lines, states and cost, and trials of another sweep."""
 
 import dataclasses
 import os
