@@ -51,7 +51,7 @@ BUCKET=${BUCKET%"${BUCKET##*[!/]}"}
 # The folders of the records, of checkpoints and results, and of the SavedModel (EXPORT_DIR= for no export).
 DATA_DIR=${DATA_DIR:-gs://$BUCKET/imagenet}
 MODEL_DIR=${MODEL_DIR:-gs://$BUCKET/inception_v3}
-MODEL_DIR=${MODEL_DIR%"${MODEL_DIR##*[!/]}"} # Its files are asked for by name.
+MODEL_DIR=${MODEL_DIR%"${MODEL_DIR##*[!/]}"} # Its files are requested by name.
 EXPORT_DIR=${EXPORT_DIR-$MODEL_DIR/export}
 # The name of the TPU, its type (v2-8, or a slice such as v2-32), and its version. Default: tpu-vm-tf-2.15.1-se,
 # tpu-vm-tf-2.15.1-pod-se for a slice, 1.15 for a TPU node.
@@ -122,7 +122,7 @@ made='' sure='' denied='' seen='' missing=0 asked='' absent=$create kind='' caus
 prepared='' runs=0 run='' job='' lines=0 followed='' description=''
 scratch=$(mktemp -d) || fail "a temporary folder cannot be made in ${TMPDIR:-/tmp}: free some space, or set TMPDIR"
 prepare_files
-# The description of the TPU: no other start has the same.
+# The description of the TPU, different for each start.
 mark=${RUN_TPU_MARK:-run_tpu.sh-${scratch##*[./]}-$$}
 archive=${TMPDIR:-/tmp}/$mark.tar.gz
 if [ -n "$dry_run" ]; then exec 3>&1; else exec 3>&2; fi

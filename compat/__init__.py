@@ -1,6 +1,6 @@
-"""TensorFlow in all versions that this program runs on: `from compat import tf`, or `tf2` for the second interface.
+"""TensorFlow in every supported version: `from compat import tf`, or `tf2` for the interface of version 2.
 
-TensorFlow is loaded when the first of both is taken. Errors, messages and the log need none.
+TensorFlow is loaded at the first use of either name. Errors, messages and the log do not need it.
 """
 
 from typing import TYPE_CHECKING, Any

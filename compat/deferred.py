@@ -1,17 +1,17 @@
 """Modules of this program by name, and functions whose modules are imported when they are called.
 
-Those of networks and preprocessings need TensorFlow, which takes seconds to load.
+The modules of networks and preprocessings need TensorFlow, which takes seconds to load.
 """
 
 import importlib
 from typing import Any, Callable
 
-# In the wheel, `inception_v3_tpu.`, the package that holds all others; in a checkout, nothing.
+# The prefix of module names: `inception_v3_tpu.`, the package that holds all others, in the wheel; empty in a checkout.
 _PREFIX = __name__[: -len('compat.deferred')]
 
 
 def is_installed() -> bool:
-    """Whether this is the program that pip has installed, not a checkout."""
+    """Whether the program was installed by pip, and is not a checkout."""
     return bool(_PREFIX)
 
 
@@ -21,7 +21,7 @@ def full_name(module: str) -> str:
 
 
 def deferred(place: str) -> Callable[..., Any]:
-    """The function or class at `module:name`."""
+    """Returns a function that imports `module:name` and calls it."""
     module, name = place.split(':')
 
     def call(*arguments: Any, **options: Any) -> Any:

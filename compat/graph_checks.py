@@ -1,4 +1,4 @@
-"""Checks inside a graph, by the one operation that fails."""
+"""Checks inside a graph, each a single operation."""
 
 from typing import Any, Sequence
 
@@ -8,6 +8,6 @@ from compat import tf
 def require(condition: tf.Tensor, data: Sequence[Any]) -> tf.Operation:
     """Returns an operation that fails with the values of `data` if a condition, a bool scalar, does not hold.
 
-    `tf.Assert` adds a dozen operations, which format the message only when it is needed.
+    `tf.Assert` would add a dozen operations, to format the message only when it is needed.
     """
     return tf.raw_ops.Assert(condition=condition, data=data)

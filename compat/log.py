@@ -1,4 +1,4 @@
-"""The log of every command, and TensorFlow's own. `console.screen` shows them."""
+"""The log of this program, and TensorFlow's. `console.screen` shows both."""
 
 import logging
 import sys
@@ -8,7 +8,7 @@ _tensorflow = logging.getLogger('tensorflow')
 
 
 def show(handler: logging.Handler, verbose: bool) -> None:
-    """Shows this program's log; TensorFlow's and its warnings only if `verbose`. TensorFlow need not be loaded yet."""
+    """Shows this program's log; TensorFlow's log and warnings only if `verbose`. TensorFlow need not be loaded yet."""
     for each in (logger, _tensorflow):
         each.handlers = [handler]
         each.propagate = False
@@ -19,7 +19,7 @@ def show(handler: logging.Handler, verbose: bool) -> None:
 
 
 def settle_tensorflow(level: int) -> None:
-    """Sets the log of TensorFlow, once it is loaded, to its level before: loading adds a handler, and may change it."""
+    """Restores TensorFlow's log after loading, which adds a handler and may change the level."""
     from tensorflow.python.util import deprecation
 
     _tensorflow.setLevel(level)

@@ -1,18 +1,18 @@
-"""Shows values from users and files: in messages, on a terminal, in tables, in Markdown."""
+"""Formats values from users and files for messages, terminals, tables and Markdown."""
 
 import difflib
 from typing import Any, Iterable, Sequence, Tuple
 
 # The maximum length of a value in a message.
 _CHARACTERS = 80
-# The texts of a list that a message has.
+# The number of a list's texts that a message shows.
 FEW = 3
 
 
 def printable(text: str, kept: str = '') -> str:
-    """A text with escape sequences for what does not print: newlines, controls of terminals, bidi controls, surrogates.
+    """A text with unprintable characters escaped: newlines, terminal controls, bidi controls, surrogates.
 
-    The characters `kept` stay.
+    The characters in `kept` are not escaped.
     """
     if text.isprintable():
         return text
@@ -28,14 +28,14 @@ def shown(value: Any, at_most: int = _CHARACTERS) -> str:
 
 
 def full(path: Any) -> str:
-    """A path on one line, in printable characters: whole, up to the 4,096 bytes of Linux's longest."""
+    """A path on one line, in printable characters: whole up to 4,096, the most bytes of a path on Linux."""
     return shown(path, 4096)
 
 
 def meant(word: str, choices: Iterable[str], before: str = '') -> str:
-    """The question whether one of some choices was meant instead of a word; empty if none is like it.
+    """A question that suggests the choice most similar to a word; empty if none is similar.
 
-    Capitals do not count. The answer has `before` in front, such as the folder of a file name.
+    Case is ignored. `before` is put in front of the choice, such as the folder of a file name.
     """
     by_letters = {choice.lower(): choice for choice in choices}
     similar = difflib.get_close_matches(word.lower(), by_letters, n=1)
@@ -43,19 +43,19 @@ def meant(word: str, choices: Iterable[str], before: str = '') -> str:
 
 
 def alternatives(choices: Iterable[Any]) -> str:
-    """Some choices in words: `a, b or c`."""
+    """Choices in words: `a, b or c`."""
     *others, last = map(str, choices)
     return f'{", ".join(others)} or {last}'
 
 
 def listed(texts: Sequence[str], at_most: int = 3, separator: str = '; ') -> str:
-    """The first few of some texts, and the number of the others."""
+    """The first few texts, and the number of the others."""
     more = [f'and {len(texts) - at_most} more'] if len(texts) > at_most else []
     return separator.join([*(shown(text, 500) for text in texts[:at_most]), *more])
 
 
 def in_rows(rows: Sequence[Tuple[str, Any]], indent: str = '') -> str:
-    """A line for each name and value, with the values below each other."""
+    """A line for each name and value, with the values aligned."""
     width = max(len(name) for name, _ in rows)
     return '\n'.join(f'{indent}{name:<{width}}  {printable(str(value))}'.rstrip() for name, value in rows)
 
@@ -74,7 +74,7 @@ def in_markdown(text: str) -> str:
 
 
 def in_code(text: str) -> str:
-    """A text for a line of code in Markdown, which no text may end."""
+    """A text for inline code in Markdown, without backticks, which would end it."""
     return printable(text).replace('`', r'\x60')
 
 
@@ -84,6 +84,6 @@ def counted(count: int, singular: str, plural: str = '') -> str:
 
 
 def first_few(texts: Sequence[str]) -> str:
-    """The first three of some texts, and the number of the others."""
+    """The first three texts, and the number of the others."""
     more = len(texts) - FEW
     return ', '.join(texts[:FEW]) + (f' and {more:,} more' if more > 0 else '')

@@ -17,7 +17,7 @@ def tpu_system_metadata_type() -> Any:
 
 
 def knows_tpu_vms() -> bool:
-    """Whether TPUClusterResolver takes `local`, the TPU of this machine.
+    """Whether TPUClusterResolver accepts `local`, the TPU of this machine.
 
     For 1.15, a TPU is always in another machine, and `local` is an address that no session can connect to.
     """
@@ -33,7 +33,7 @@ def stop_recording() -> ContextManager[None]:
 def record_operation(
     name: str, outputs: Sequence[Any], inputs: Sequence[Any], gradient: Callable[..., Sequence[Any]]
 ) -> None:
-    """Records tensors that are computed from others on all gradient tapes, and the function of their gradients."""
+    """Records an operation on all gradient tapes: its outputs, its inputs and the function of its gradients."""
     _recording().record_operation(name, outputs, inputs, gradient)
 
 
@@ -50,8 +50,8 @@ def _recording() -> Any:
 def make_servable_by_both(saved_model: str) -> None:
     """Removes from a SavedModel the one attribute that 1.15 does not know; without it, both versions load the model.
 
-    2.15 copies the name of each variable into `debug_name` of its operation. Attributes with their default values are
-    not exported, so that those that later versions have added do not matter.
+    2.15 copies the name of each variable into `debug_name` of its operation. Other attributes that later versions have
+    added do not matter: they have their default values, which are not exported.
     """
     from tensorflow.core.protobuf import saved_model_pb2
 
@@ -72,7 +72,7 @@ def make_servable_by_both(saved_model: str) -> None:
 def checkpoint_errors() -> Iterator[None]:
     """Context manager in which reading a damaged checkpoint raises OutOfRangeError or DataLossError, as in 1.15.
 
-    The reader of 2.15 is bound to Python by another tool, which has other types for them.
+    In 2.15, the Python bindings of the reader raise other types.
     """
     try:
         yield

@@ -1,4 +1,4 @@
-"""Separates what libraries in C write to standard error from this program's own messages.
+"""Separates messages that C libraries write to standard error from this program's own.
 
 libjpeg and TensorFlow report damaged images there, without the image's name.
 """
@@ -19,9 +19,9 @@ _file: Optional[int] = None
 
 
 class _Stream:
-    """Python's standard error during `captured`, and the stream that was there before afterwards.
+    """Python's standard error during `captured`; afterwards, it forwards to the original stream.
 
-    What is loaded in the block may keep it: TensorFlow's log does.
+    Modules that are loaded in the block may keep a reference to it, as TensorFlow's log does.
     """
 
     def __init__(self, target: TextIO):
@@ -62,7 +62,7 @@ def captured() -> Iterator[None]:
 
 
 def during(call: Callable[[], _Result]) -> Tuple[_Result, str]:
-    """The result of a call and the native messages that were written during it, from one thread at a time."""
+    """The result of a call and the native messages written during it; one thread at a time."""
     with _lock, captured():
         assert _file is not None
         os.ftruncate(_file, 0)

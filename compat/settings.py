@@ -7,7 +7,7 @@ import sys
 import warnings
 
 # Hides warnings about renamed functions, NumPy types and processor features, and errors that TensorFlow also raises,
-# such as those of damaged images.
+# for example about damaged images.
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
 _log = logging.getLogger('tensorflow')
 if not _log.level:  # A program that has called `tf.logging.set_verbosity` before keeps its level.
@@ -16,7 +16,7 @@ warnings.filterwarnings('ignore', category=FutureWarning)
 # A warning of `cryptography`, which Google's packages import if it is installed.
 warnings.filterwarnings('ignore', 'Python 3.7 is no longer supported')
 
-# Estimator rests on Keras 2, which 2.16 replaced with Keras 3: the package tf_keras.
+# Estimator needs Keras 2, which 2.16 replaced with Keras 3. The package tf_keras is Keras 2.
 if importlib.util.find_spec('tf_keras') is not None:
     os.environ.setdefault('TF_USE_LEGACY_KERAS', '1')
 
@@ -31,6 +31,6 @@ os.environ.setdefault('TF_XLA_FLAGS', TF_XLA_FLAGS)
 os.environ.setdefault('TF_CPU_ALLOCATOR_USE_BFC', '1')
 
 # TensorFlow loads TensorBoard, which loads boto3 if it is installed, for files that this program does not open: a tenth
-# of the time to load TensorFlow. `tensorflow_versions` lifts this again.
+# of the time to load TensorFlow. `compat.tensorflow` removes this entry afterwards.
 if 'boto3' not in sys.modules:
     sys.modules['boto3'] = None  # type: ignore[assignment]

@@ -1,9 +1,8 @@
 """Differences between TensorFlow 1.15, the reference, 2.15, the last version that has Estimator, and 2.21.
 
-Every module takes TensorFlow from here: as `tf` the interface of version 1, which all versions have, and as `tf2` what
-only the interface of version 2 has: summaries with descriptions, and the class of all variables. The functions below
-are for what the versions keep in different places, and data sets need; `names` has the others, and
-`tensorflow_standins` what 2.21 lacks.
+Every module takes TensorFlow from here: `tf` is the interface of version 1, which all versions have; `tf2`, the
+interface of version 2, is for summaries with descriptions and for the class of all variables. The functions below hide
+differences that concern data sets; `names` hides the others, and `tensorflow_standins` has modules that 2.21 lacks.
 """
 
 import logging
@@ -27,19 +26,19 @@ with native_messages.captured():  # 2.21 announces itself on standard error.
 tf.disable_v2_behavior()
 log.settle_tensorflow(_level)
 if sys.modules.get('boto3', sys) is None:
-    # Others may load it from now on.
+    # Other modules may load boto3 from now on.
     del sys.modules['boto3']
 
 IS_REFERENCE = tf.__version__.startswith('1.')
-# Seconds after which a process that tries XLA's flags is given up.
+# Seconds after which a process that tries XLA's flags is killed.
 _FLAGS_TRIED = 30.0
 
 
 def check_xla_flags() -> None:
     """Raises CommandError if XLA refuses the environment variable TF_XLA_FLAGS or XLA_FLAGS.
 
-    XLA ends the process that reads a flag it does not know, so another one tries those of the user: a fork, without
-    another import.
+    XLA ends a process that reads an unknown flag, so a child process tries the user's flags first: a fork, which need
+    not import TensorFlow again.
     """
     names = [name for name in _XLA_VARIABLES if os.environ.get(name, '') not in ('', settings.TF_XLA_FLAGS)]
     if not names:
@@ -72,11 +71,11 @@ def _try_xla(said: int) -> NoReturn:
     """Makes XLA read its flags, and ends this process. Its messages go to a file."""
     try:
         os.dup2(said, 2)
-        # No device of another kind is opened.
+        # Opens no GPU.
         os.environ['CUDA_VISIBLE_DEVICES'] = ''
         with tf.Graph().as_default(), tf.Session(config=tf.ConfigProto(device_count={'GPU': 0, 'TPU': 0})) as session:
             if not IS_REFERENCE:
-                # From 2.x, XLA reads XLA_FLAGS at its first compilation.
+                # Since 2.x, XLA reads XLA_FLAGS at its first compilation.
                 session.run(tf.xla.experimental.compile(lambda x: x + 1.0, [tf.constant(1.0)]))
     finally:
         os._exit(0)
@@ -86,7 +85,7 @@ check_xla_flags()
 
 
 def complete(version: str) -> None:
-    """Adds Estimator to a TensorFlow without it; warns of a version newer than the newest that was tried.
+    """Adds Estimator to a TensorFlow without it; warns if the version is newer than any that was tried.
 
     Raises:
       CommandError: a package of Estimator is missing; the message has the command that installs it.
@@ -112,7 +111,7 @@ CASTS_IN_VECTORS = not IS_REFERENCE
 
 
 def mapped_by_the_requesting_thread(dataset: tf.data.Dataset, function: Callable[..., Any]) -> tf.data.Dataset:
-    """Returns `dataset.map(function)` outside the inter-op threads, which `map` itself does not offer.
+    """Returns `dataset.map(function)`, run by the requesting thread; `map` itself always uses the inter-op threads.
 
     2.15 has the class in another module, under a private name.
     """
@@ -126,12 +125,12 @@ def mapped_by_the_requesting_thread(dataset: tf.data.Dataset, function: Callable
 def either(condition: tf.Tensor, yes: Callable[..., Any], no: Callable[..., Any], *arguments: tf.Tensor) -> Any:
     """Returns the results of `yes` if a condition holds, else those of `no`.
 
-    Unlike `tf.cond`, it spends no time on the operations of the other function, which `tf.cond` marks one by one. Both
-    are functions of the arguments alone, with results of the same structure, types and ranks.
+    `tf.cond` marks the operations of the other function as dead, one by one; this spends no time on them. `yes` and
+    `no` are functions of the arguments alone, with results of the same structure, types and ranks.
     """
     signature = [tf.TensorSpec(each.shape, each.dtype) for each in arguments]
     branches = [tf.function(each, signature, autograph=False).get_concrete_function() for each in (yes, no)]
-    # A function that nothing refers to takes its graph apart, which the checks of a run's graph read.
+    # An unreferenced function dismantles its graph, which the checks of a run's graph read.
     tf.add_to_collection('branches', branches)
     outputs = branches[0].structured_outputs
     flat = tf.nest.flatten(outputs)
@@ -153,9 +152,9 @@ def threads_of(options: tf.data.Options) -> Any:
 
 
 def switch_autotuning_off(options: tf.data.Options) -> None:
-    """Switches off tf.data's choice of parallelism and buffers for a data set that leaves it none.
+    """Switches off tf.data's autotuning for a data set that has nothing to tune.
 
-    Without a choice, it still records the time of every element. In 2.15 its thread sleeps longer and longer, up to a
+    Even then, autotuning records the time of every element. In 2.15, its thread sleeps longer and longer, up to a
     minute, and the end of an iterator sometimes waits for it.
     """
     if hasattr(options, 'autotune'):

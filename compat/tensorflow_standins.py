@@ -3,10 +3,10 @@
     import tensorflow_standins
     import tensorflow.compat.v1 as tf
 
-Importing it, before any other module of TensorFlow, adds Estimator: `tf.estimator` is the package tensorflow-estimator
-2.15.0, on Keras 2, the package tf_keras. It needs four modules and a decorator that TensorFlow no longer has. This
-module stands in for them, as far as training, evaluation and export need them. What is not available through the
-stand-ins is refused with one sentence.
+Import it before any module of TensorFlow. It adds `tf.estimator`: the package tensorflow-estimator 2.15.0, on Keras 2,
+the package tf_keras. Estimator needs five modules and a decorator that TensorFlow no longer has. This module stands in
+for them, as far as training, evaluation and export need them. Parts of Estimator that need more raise an error of one
+sentence.
 """
 
 import functools
@@ -17,14 +17,14 @@ import sys
 import types
 from typing import Any, Callable, Dict, NoReturn
 
-# TensorFlow reads this when it is loaded, so that this module must be imported first.
+# TensorFlow reads this when it is loaded, so this module must be imported first.
 if importlib.util.find_spec('tf_keras') is not None:
     os.environ.setdefault('TF_USE_LEGACY_KERAS', '1')
 
-# The newest TensorFlow that this module was tried with.
+# The newest TensorFlow on which this module was tried.
 NEWEST = '2.21'
 _ESTIMATOR = 'tensorflow_estimator.python.estimator'
-# The names by which TensorFlow 2.15 offers each module of the package, and the modules below it.
+# The names that TensorFlow 2.15 gives to each module of the package and its submodules.
 _NAMES = {
     'tensorflow_estimator._api.v1.estimator': [
         'tensorflow.compat.v1.estimator',
@@ -43,7 +43,7 @@ _NAMES = {
         for name in ('error_handling', 'tpu_config', 'tpu_context', 'tpu_estimator', 'util')
     },
 }
-# Variables in which TensorFlow 2 looks for a TPU without a name.
+# Environment variables that TensorFlow 2 searches for a TPU if no name is given.
 _TPU_VARIABLES = ('TPU_NAME', 'KUBE_GOOGLE_CLOUD_TPU_ENDPOINTS', 'TPU_CONFIG')
 
 
@@ -52,7 +52,7 @@ def add_estimator() -> None:
 
     `estimator` becomes an attribute of `tensorflow`, `tensorflow.compat.v1` and `tensorflow.compat.v2`, and its modules
     can be imported by the names that they had, such as `tensorflow.estimator` and `tensorflow.python.estimator`. On
-    TensorFlow 2, `TPUClusterResolver('')` is a machine without a TPU, as on TensorFlow 1.
+    TensorFlow 2, `TPUClusterResolver('')` stands for a machine without a TPU, as on TensorFlow 1.
 
     Raises:
       ImportError: a package is missing; the message is the command that installs it; or Keras 3 is in use.
@@ -99,7 +99,7 @@ def add_estimator() -> None:
 
 
 def _accept_no_tpu(resolver: Any) -> None:
-    """Makes the empty name, which TensorFlow 2 refuses, the resolver of a machine that reaches no TPU by network."""
+    """Makes TPUClusterResolver accept the empty name, which TensorFlow 2 refuses, for a machine without a TPU."""
     initialize = resolver.__init__
     if hasattr(initialize, '__wrapped__'):
         return
@@ -121,12 +121,12 @@ def _refusal(subject: str) -> Callable[..., NoReturn]:
 
 
 def _modules(tf: Any) -> Dict[str, Dict[str, Any]]:
-    """The names that tensorflow-estimator reads, by the modules that it reads them from."""
+    """The stand-ins that tensorflow-estimator imports, by module."""
     coordinators = _refusal('distribution strategies of RunConfig, other than TPUStrategy')
     shutdown = _refusal('shutting down the workers of a TPU (TF_TPU_GRACEFUL_SHUTDOWN_MODE)')
 
     class GracefulShutdownHook(tf.train.SessionRunHook):
-        """Does nothing. Before a TPU's worker ends, it saves no checkpoint; the run resumes from the last one."""
+        """Does nothing: no checkpoint is saved before a TPU's worker ends, so a run resumes from the last one."""
 
         def __init__(self, **unused: Any):
             pass
@@ -149,7 +149,7 @@ def _modules(tf: Any) -> Dict[str, Dict[str, Any]]:
         'tensorflow.python.tpu.async_checkpoint': {
             'AsyncCheckpointSaverHook': _refusal('saving checkpoints in the background (AsyncCheckpointSaverHook)')
         },
-        # Types of arguments alone: `EmbeddingConfigSpec` is refused.
+        # Used only as types of arguments: `EmbeddingConfigSpec` is refused.
         'tensorflow.python.tpu.tpu_embedding': {f'{name}Parameters': object for name in optimizers},
         'tensorflow.python.tpu.tpu_embedding_gradient': {},
     }

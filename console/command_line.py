@@ -1,4 +1,4 @@
-"""Command lines: their help, and flags that are given once."""
+"""Layout of help texts, and a check for repeated flags."""
 
 import re
 import textwrap
@@ -9,7 +9,7 @@ from compat.messages import shown
 
 
 def filled(text: str, width: int) -> str:
-    """A text whose paragraphs are filled to a width; paragraphs with an indented line, such as commands, are kept."""
+    """Fills the paragraphs of a text to a width; paragraphs with an indented line, such as commands, are kept."""
     paragraphs = text.strip().split('\n\n')
     return '\n\n'.join(
         paragraph
@@ -20,7 +20,7 @@ def filled(text: str, width: int) -> str:
 
 
 def check_given_once(argv: Sequence[str], flags: Sequence[str]) -> None:
-    """Raises CommandError for a repeated flag, as of a shell that expands braces: only one value would count."""
+    """Raises CommandError for a repeated flag, which would keep one value only; a shell repeats flags with braces."""
     for flag in flags:
         values = [word.partition('=')[2] for word in argv if re.match(f'--?{flag}=', word)]
         if len(values) > 1:

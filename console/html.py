@@ -108,7 +108,7 @@ def template(text: str) -> jinja2.Template:
 
 
 def minute(time: str) -> str:
-    """A time in UTC, ISO 8601, as `2026-11-27 12:25 UTC`; another text stays as it is."""
+    """A time in UTC, ISO 8601, as `2026-11-27 12:25 UTC`; other texts stay as they are."""
     return f'{time[:10]} {time[11:16]} UTC' if _UTC.fullmatch(time) else time
 
 

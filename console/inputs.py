@@ -1,11 +1,11 @@
-"""Opens the local files of users: regular ones of a bounded size, so that no read waits, and none fills the memory."""
+"""Opens users' local files: regular files of a bounded size only, so that no read blocks or fills the memory."""
 
 import errno
 import os
 import stat
 from typing import Optional
 
-# Bytes of the largest text or table, and of the largest file of weights, that are read whole.
+# The largest text or table, and the largest file of weights, that is read whole, in bytes.
 TEXT_BYTES = 1 << 28
 WEIGHTS_BYTES = 1 << 33
 
@@ -18,7 +18,7 @@ def kind_of(mode: int) -> str:
 
 
 def fault_of(path: str, at_most: Optional[int] = None) -> str:
-    """The reason not to read a local file: not a regular file, or of more bytes than `at_most`; empty if there is none.
+    """The reason not to read a local file: not regular, or larger than `at_most` bytes; empty if there is none.
 
     Links are followed. Raises OSError if there is no such file.
     """
@@ -46,7 +46,7 @@ def read(path: str, at_most: int = TEXT_BYTES) -> bytes:
     """The content of a local file. Raises OSError as `check` does."""
     check(path, at_most)
     with open(path, 'rb') as file:
-        # Files in /proc have more bytes than they say.
+        # Files in /proc have more bytes than their reported size.
         content = file.read(at_most + 1)
     fault = too_large(len(content), at_most)
     if fault:

@@ -1,4 +1,4 @@
-"""Makes values of JSON, whatever a file contains: damaged text, other types, deep nesting, numbers of any size."""
+"""Parses JSON from untrusted files: damaged text, other types, deep nesting, numbers of any size."""
 
 import hashlib
 import json
@@ -8,7 +8,7 @@ from typing import Any, Callable, Dict, Tuple, Type, TypeVar, Union, get_type_hi
 from compat.messages import shown
 
 _Record = TypeVar('_Record')
-# The errors of parsing content that was not written by this program, and of using it.
+# The errors from parsing and using content that this program did not write.
 _DAMAGED = (AttributeError, LookupError, MemoryError, OverflowError, TypeError, ValueError)
 _LARGEST_INTEGER = 2**63 - 1
 _LARGEST_FLOAT = sys.float_info.max
@@ -19,8 +19,8 @@ _SEAL, _SEAL_DIGITS = 'check', 16
 def from_json(content: Union[str, bytes], make: Callable[[Any], _Record]) -> _Record:
     """Makes a value from JSON, whatever a file contains; bytes are UTF-8.
 
-    `make` may use what was parsed as if it had the right types. If it fails, or the content is no JSON, a
-    ValueError has the reason.
+    `make` may use the parsed content as if it had the right types. If it fails, or the content is not JSON, a
+    ValueError gives the reason.
     """
     try:
         return make(json.loads(content.decode('utf-8-sig') if isinstance(content, bytes) else content))
@@ -33,7 +33,7 @@ def from_json(content: Union[str, bytes], make: Callable[[Any], _Record]) -> _Re
 
 
 def record(kind: Type[_Record], values: Any) -> _Record:
-    """Makes a NamedTuple from the object of its fields in JSON; a wrong, missing or unknown field is a TypeError."""
+    """Makes a NamedTuple from a JSON object of its fields; raises TypeError for a wrong, missing or unknown field."""
     made = kind(**values)
     for name, hint in get_type_hints(kind).items():
         if not fits(getattr(made, name), hint):
@@ -42,7 +42,7 @@ def record(kind: Type[_Record], values: Any) -> _Record:
 
 
 def fits(value: Any, hint: Any) -> bool:
-    """Whether a value from JSON has a type: of `typing`, or a basic one. An int has 64 bits."""
+    """Whether a value from JSON has a type, basic or from `typing`. Integers must fit 64 bits."""
     origin = getattr(hint, '__origin__', None)
     arguments: Tuple[Any, ...] = getattr(hint, '__args__', ())
     if origin is Union:
@@ -58,7 +58,7 @@ def fits(value: Any, hint: Any) -> bool:
 
 
 def sealed(values: Dict[str, Any]) -> Dict[str, Any]:
-    """The values with a digest of them, by which `unsealed` notices a change by hand. It is no proof of origin."""
+    """The values and their digest, by which `unsealed` detects manual changes. It does not prove their origin."""
     return {**values, _SEAL: _digest_of(values)}
 
 

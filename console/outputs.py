@@ -12,10 +12,10 @@ from compat.errors import CommandError
 from compat.messages import full
 from console import inputs
 
-# The end of the name of an output that is being written.
+# The suffix of an output that is being written.
 _UNFINISHED = '.unfinished'
-# TensorFlow 1.15 collects what it writes to s3:// in a file in /tmp, which it names after the time in milliseconds. Two
-# files that are opened within one, by threads or processes of a machine, exchange their contents
+# TensorFlow 1.15 collects its output to s3:// in a file in /tmp, which it names after the time in milliseconds. If
+# threads or processes of a machine open two files within one millisecond, the files exchange their contents
 # (https://github.com/tensorflow/tensorflow/issues/30598, of 2019).
 _WRITES_TO_S3 = 3
 # The disk or a quota is full, a file is larger than allowed, or the disk fails.
@@ -23,9 +23,9 @@ _OF_WRITES = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 def replaceable(path: str) -> str:
-    """The path of the file that an output makes or replaces. A symbolic link is followed, and its target replaced.
+    """The path of the file that an output creates or replaces: the target, if it is a symbolic link.
 
-    Anything else there than a regular file is a CommandError, and so is a path that cannot be followed.
+    Raises CommandError if the path exists and is not a regular file, or cannot be followed.
     """
     if '://' in path:
         return path
@@ -33,7 +33,7 @@ def replaceable(path: str) -> str:
         real = os.path.realpath(path)
         mode = os.stat(real).st_mode
     except (FileNotFoundError, NotADirectoryError):
-        # Writing names what is missing.
+        # The error of writing names the missing folder.
         return real
     except (OSError, ValueError) as error:
         raise CommandError(f'{full(path)}: cannot be written: {getattr(error, "strerror", error)}.')
@@ -67,7 +67,7 @@ def move(unfinished: str, path: str) -> None:
 
 @contextlib.contextmanager
 def unfinished_file(path: str, work_dir: str = '') -> Iterator[str]:
-    """Yields a path to write an output to. Then the file is moved to its own path, or removed if the block fails.
+    """Yields a temporary path for an output. Then the file is moved to its own path, or removed if the block fails.
 
     The path, local or remote, must be `replaceable`. The unfinished file is in `work_dir`, or beside the output.
     """
@@ -83,7 +83,7 @@ def unfinished_file(path: str, work_dir: str = '') -> Iterator[str]:
     except (Exception, KeyboardInterrupt) as error:
         with contextlib.suppress(tf.errors.OpError):
             tf.io.gfile.remove(unfinished)
-        # A write to an open file fails without its name.
+        # The error of a write to an open file lacks its name.
         if isinstance(error, OSError) and error.filename is None and error.errno in _OF_WRITES:
             raise CommandError(f'{full(path)}: cannot be written: {error.strerror}.')
         raise
@@ -92,7 +92,7 @@ def unfinished_file(path: str, work_dir: str = '') -> Iterator[str]:
 def write(path: str, content: Union[str, bytes], work_dir: str = '') -> None:
     """Writes a file; the arguments and errors are those of `unfinished_file`.
 
-    Text is written as UTF-8. The names of files may have surrogates, which UTF-8 lacks: they become escape sequences.
+    Text is written as UTF-8. Surrogates, which names of files may contain and UTF-8 lacks, become escape sequences.
     A file in s3:// is read back, and written again if it differs (`_WRITES_TO_S3`).
     """
     encoded = content.encode(errors='backslashreplace') if isinstance(content, str) else content

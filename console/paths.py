@@ -18,8 +18,8 @@ _STORE = re.compile(rf"(?:^|(?<=[\s,'\"=]))({'|'.join(_STORES)})://[^\s,'\"]*")
 def expanded(argv: Optional[Sequence[str]] = None) -> List[str]:
     """The words of a command line, with the home folder in place of a leading `~` or `~user` of a word or a value.
 
-    A `~` elsewhere, and the name of an unknown user, stay as they are: `./~` names a file `~`. By default, they are
-    the words of this process without the program's name.
+    A `~` elsewhere, and the name of an unknown user, stay as they are: `./~` names a file `~`. The default is this
+    process's command line, without the program's name.
     """
     return [_expanded(word) for word in (sys.argv[1:] if argv is None else argv)]
 
@@ -30,7 +30,7 @@ def _expanded(word: str) -> str:
 
 
 def check_folder(path: str, flag: str = '') -> None:
-    """Refuses the path of a local folder that does not exist; paths with a scheme, such as gs://, are not looked up.
+    """Raises CommandError for a missing local folder; paths with a scheme, such as gs://, are not looked up.
 
     Commands call this before they load TensorFlow, which takes seconds.
     """
@@ -39,7 +39,7 @@ def check_folder(path: str, flag: str = '') -> None:
 
 
 def meant_path(path: str) -> str:
-    """The question whether a path beside a local one that does not exist was meant; empty if none is like it."""
+    """A question that suggests a path similar to a missing local one, in the same folder; empty if none is similar."""
     folder, name = os.path.split(path.rstrip(os.sep))
     try:
         names = os.listdir(folder or '.')
@@ -49,9 +49,9 @@ def meant_path(path: str) -> str:
 
 
 def check_stores(values: Iterable[Any]) -> None:
-    """Refuses values of flags, texts or lists of them, that name a store which this TensorFlow cannot reach.
+    """Raises CommandError if a flag's value, a text or a list, names a store that this TensorFlow cannot reach.
 
-    TensorFlow is loaded only to ask it, if there is such a name. Raises CommandError with ways to go on.
+    The message has alternatives. TensorFlow is loaded only if a value names a store.
     """
     texts = [text for value in values for text in (value if isinstance(value, (list, tuple)) else [value])]
     named = [found for text in texts if isinstance(text, str) for found in _STORE.finditer(text)]
@@ -73,5 +73,5 @@ def _tensorflow() -> Tuple[str, Sequence[str]]:
     """The version of TensorFlow, and the schemes of the stores that it reaches."""
     from compat import tf
 
-    # 1.15, which cannot be asked, has them all.
+    # 1.15 cannot list its schemes, and has all of these.
     return tf.__version__, getattr(tf.io.gfile, 'get_registered_schemes', lambda: _STORES)()

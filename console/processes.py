@@ -1,4 +1,4 @@
-"""Starts modules of this program in new processes, and names the command and the processor cores of this process."""
+"""Command lines that run modules of this program, and the command line and processor cores of this process."""
 
 import os
 import shlex
@@ -22,21 +22,21 @@ def module(name: str, *arguments: str) -> List[str]:
 
 
 def trainer() -> Tuple[str, ...]:
-    """The training command, for a shell: in a checkout, whose `./run` has only `python` on its PATH, by its module."""
+    """The training command for a shell; in a checkout, where `./run` has only `python` on its PATH, by module name."""
     return (_PROGRAM, 'train') if is_installed() else ('python', '-m', 'inception_v3.main')
 
 
 def started(command: Sequence[str]) -> List[str]:
-    """The words that start `inception-v3 …` or `python -m MODULE …` with this interpreter; others are as given."""
+    """The words that run `inception-v3 …` or `python -m MODULE …` with this interpreter; others are unchanged."""
     if command[0] == _PROGRAM:
         return module('inception_v3_tpu.__main__', *command[1:])
     return module(*command[2:]) if [*command[:2]] == ['python', '-m'] else [*command]
 
 
 def command_name(name: str) -> str:
-    """The command as its user types it: `inception-v3 NAME`, or `python -m NAME` for a module that is no command.
+    """The command as its user types it: `inception-v3 NAME`, or `python -m NAME` for a module that is not a command.
 
-    In a checkout, `python -m inception_v3.main` trains, too: the published program is called so.
+    In a checkout, training may also be started as `python -m inception_v3.main`, the name of the published program.
     """
     if name == 'train' and not sys.argv[0].startswith(_PROGRAM):
         return ' '.join(trainer())
@@ -49,5 +49,5 @@ def command_line(name: str) -> str:
 
 
 def usable_cores() -> int:
-    """The number of processor cores that this process may use; macOS tells only how many there are."""
+    """The number of processor cores that this process may use; on macOS, the number of all cores."""
     return len(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity') else os.cpu_count() or 1

@@ -25,14 +25,14 @@ def run(command: Command, on_interrupt: str = 'interrupted') -> int:
     a defect of this program and is not caught. Returns the exit code, as `compat.errors` lists them.
 
     SIGTERM unwinds the command as Ctrl-C does, so that it ends its child processes and removes its temporary files.
-    The message about an interruption begins with the word.
+    `on_interrupt`, the message about an interruption, begins with the word `interrupted`.
     """
     streams.open_closed()
     screen = Screen(sys.stderr)
     set_up_logging(screen, verbose=False)
     screen.verbose = None
     before = sys.stdout, sys.stderr
-    # What commands print has names from files.
+    # The output of commands contains names from files.
     sys.stdout, sys.stderr = Printable(raw(sys.stdout)), Printable(raw(sys.stderr))  # type: ignore[assignment]
     try:
         with _sigterm_unwinds():
@@ -46,7 +46,7 @@ def run(command: Command, on_interrupt: str = 'interrupted') -> int:
     except KeyboardInterrupt:
         return fail(screen, on_interrupt, INTERRUPTED)
     except BrokenPipeError:
-        # The reader of the output has closed it. Python flushes standard output once more at exit, and must not fail.
+        # The reader of the output has closed it. Python flushes standard output once more at exit, which must not fail.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return RETRY
     except Exception as error:
@@ -59,7 +59,7 @@ def run(command: Command, on_interrupt: str = 'interrupted') -> int:
 
 
 def _is_failure(error: Exception) -> bool:
-    """Whether an error is one of the system or of TensorFlow, which a command without need of it never loads."""
+    """Whether an error is the system's or TensorFlow's. Some commands never load TensorFlow."""
     of_tensorflow = sys.modules.get('tensorflow.python.framework.errors_impl')
     return isinstance(error, OSError) or bool(of_tensorflow and isinstance(error, of_tensorflow.OpError))
 
@@ -68,7 +68,7 @@ def _is_failure(error: Exception) -> bool:
 def _sigterm_unwinds() -> Iterator[None]:
     """Makes the first SIGTERM raise Terminated; a second one must not interrupt the clean-up."""
     before = signal.getsignal(signal.SIGTERM)
-    # A parent process may have it ignored. Only the main thread can set handlers.
+    # A parent process may have set it to be ignored. Only the main thread can set handlers.
     if before == signal.SIG_IGN or threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -23,7 +23,7 @@ _BELOW_TIME = ' ' * 9
 
 
 class Printable:
-    """A text stream that shows escape sequences in place of what a terminal would obey; `raw` is the stream itself."""
+    """A text stream that escapes the characters that control a terminal; `raw` is the stream below."""
 
     def __init__(self, raw: TextIO):
         self.raw = raw
@@ -44,7 +44,7 @@ def raw(stream: TextIO) -> TextIO:
 
 
 class _Formatter(logging.Formatter):
-    """Formats log records of this program on one line each, and the others in printable characters."""
+    """Formats this program's log records on one line each, and other records in printable characters."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802
         return printable(super().formatMessage(record), '' if record.name == logger.name else '\n\t')
@@ -76,7 +76,7 @@ class Screen(logging.Handler):
             self._stream.flush()
 
     def update(self, text: str, at_once: bool = False) -> None:
-        """Updates the live line, or writes a plain line, unless the last update is too recent (and not `at_once`)."""
+        """Updates the live line, or writes a plain line; skipped if the last update is recent, unless `at_once`."""
         now = time.monotonic()
         interval = _LIVE_INTERVAL if self._live else _PLAIN_INTERVAL
         if not at_once and self._shown_at is not None and now - self._shown_at < interval:
@@ -114,7 +114,7 @@ class Screen(logging.Handler):
 
 
 def _wrapped(line: str, width: int) -> str:
-    """A log line in lines of a terminal that end between words; paths and other long words stay whole, to be copied."""
+    """Wraps a log line between words to a terminal's width; paths and other long words stay whole, to be copied."""
     return textwrap.fill(
         line, width, subsequent_indent=_BELOW_TIME, break_long_words=False, break_on_hyphens=False, tabsize=4
     )
@@ -128,7 +128,7 @@ def _terminal_width(stream: TextIO) -> int:
 
 
 def set_up_logging(screen: Screen, verbose: bool) -> None:
-    """Shows this program's log; TensorFlow's, Python's warnings and tracebacks only if `verbose`.
+    """Shows this program's log; TensorFlow's log, Python's warnings and tracebacks only if `verbose`.
 
     TensorFlow logs errors that it also raises. Without `verbose`, only the raised error is shown.
     """
@@ -152,6 +152,6 @@ def duration(seconds: float) -> str:
 
 
 def bar(fraction: float, width: int, steps: str = EIGHTHS) -> str:
-    """Draws a bar for a fraction of 1, which has `width` cells; `steps` fill increasing parts of a cell."""
+    """Draws a fraction of 1 as a bar of up to `width` cells; `steps` fill increasing parts of a cell."""
     whole, rest = divmod(round(fraction * width * len(steps)), len(steps))
     return steps[-1] * whole + (steps[rest - 1] if rest else '')

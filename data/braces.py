@@ -1,7 +1,7 @@
 """Braces and commas in patterns of file names, as Bash expands them: `train-{000000..000639}.tar`, `{a,b}.tfrecord`.
 
-By hand, since the package braceexpand does not bound a range.
-A flag's value is checked with these before TensorFlow, which lists files, is loaded.
+Written by hand, because the package braceexpand does not bound a range.
+It needs no TensorFlow, so flags are checked before TensorFlow is loaded to list files.
 """
 
 import itertools

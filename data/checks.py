@@ -1,6 +1,6 @@
 """Checks of a data set's files before they are read: names, kinds, sizes, and enough records with image and label.
 
-Commands call them. The input pipeline reads files that were checked.
+Commands call these checks; the input pipeline relies on them.
 """
 
 import itertools
@@ -49,7 +49,7 @@ def check(source: Source, paths: Sequence[str], skipped: int) -> Optional[int]:
 
 
 def incomplete(split: str, names: Sequence[str], present: int) -> str:
-    """The words for missing files of a split, with these names, of which others are present."""
+    """A message about missing files of a split: their names, and the number of files that are present."""
     return (
         f'the data set is incomplete: {len(names)} of {len(names) + present} {split} files are missing, the first is '
         f'{names[0]}. The others are read.'
@@ -57,7 +57,7 @@ def incomplete(split: str, names: Sequence[str], present: int) -> str:
 
 
 def other_count(split: str, count: int, described: int) -> str:
-    """The words for a split that has another number of records than its description says."""
+    """A message about a split whose number of records differs from its description."""
     return f'{split} records: {count:,}; {FILE_NAME} says {described:,}.'
 
 
@@ -79,7 +79,7 @@ def missing(source: Source, split: str, paths: Sequence[str]) -> List[str]:
 
 
 def unused(source: Source, split: str, paths: Sequence[str]) -> List[str]:
-    """The names of files in the place of a split that are not read: backups, descriptions, files of other kinds."""
+    """The names of unread files beside those of a split: backups, descriptions, files of other kinds."""
     if source.patterns(split):
         return []
     folder, read = source.folder(split), {os.path.basename(path) for path in paths}
@@ -91,10 +91,10 @@ def unused(source: Source, split: str, paths: Sequence[str]) -> List[str]:
 
 
 def check_not_empty(data_format: str, paths: Sequence[str], skipped: int = 0) -> Optional[int]:
-    """Raises DataError unless files have more records than may be skipped: a pipeline of no others loops forever.
+    """Raises DataError unless files have more records than may be skipped: without any, the pipeline loops forever.
 
-    No more records are read than necessary. Also for impossible lengths of local records, and sizes of tar shards.
-    Returns the number of records, if it is known.
+    Reads no more records than necessary. Also raises DataError for impossible lengths of local records, and for tar
+    shards that are too large. Returns the number of records, if it is known.
     """
     check_are_files(paths)
     found = 0
@@ -155,7 +155,7 @@ def _count_first_samples(path: str, at_most: int) -> int:
 def check_lengths(paths: Sequence[str]) -> Optional[int]:
     """Raises DataError for impossible lengths in local TFRecord files of moderate size, which the pipeline misses.
 
-    Returns the number of records; None of other files.
+    Returns the number of records; None for other files.
     """
     if any(map(remote.is_remote, paths)) or sum(records.sizes_of(paths)) > _LARGEST_CHECKED:
         return None

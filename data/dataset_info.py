@@ -20,16 +20,16 @@ from data.records import VALIDATION, DataError
 FILE_NAME = 'dataset.json'
 # The name of label 0 in the data sets that this program makes.
 BACKGROUND = 'background'
-# The largest number that a run's configuration allows.
+# The largest number of images that a run's configuration allows.
 _IMAGES_AT_MOST = 2**31 - 1
 # The longest reason in a message, in characters.
 _LONGEST_REASON = 200
-# Digits of a SHA-256 that messages show: enough to tell one user's data sets apart.
+# Digits of a SHA-256 that messages show: enough to distinguish one user's data sets.
 DIGITS_SHOWN = 12
 
 
 def is_background(name_of_label_0: str) -> bool:
-    """Whether label 0 is the background, which has no images and is not shown; without a name, it is."""
+    """Whether label 0, named so or unnamed, is the background, which has no images and is not shown."""
     return name_of_label_0 in ('', BACKGROUND)
 
 
@@ -43,7 +43,7 @@ class DatasetInfo:
     validation_images: int  # Number of validation images; 0 if there is no validation split.
     num_classes: int  # Number of classes, the background (label 0) included.
     class_names: List[str]  # The names by label; the first is the background's.
-    fingerprint: str = ''  # Of the images, 64 hexadecimal digits; empty if there is none.
+    fingerprint: str = ''  # The fingerprint of the images, 64 hexadecimal digits; empty if unknown.
     # The number of records in each validation file, in order; empty if unknown.
     validation_records_per_file: List[int] = dataclasses.field(default_factory=list)
     # The number of training images of each class, by label as in `class_names`; empty if unknown.

@@ -1,7 +1,7 @@
 """Patterns of file names, local and remote: `train-*.tar`, `train-{000000..000639}.tar`, `{a,b}.tfrecord`, and lists.
 
-Commas separate patterns. Braces are those of Bash: `{FIRST..LAST}` with leading zeros, and `{A,B}`, one inside
-another. `*`, `?` and `[…]` match within one name, not across folders.
+Commas separate patterns. Braces are as in Bash: `{FIRST..LAST}` with leading zeros, and `{A,B}`, also nested. `*`, `?`
+and `[…]` match within one name, not across folders.
 """
 
 import collections
@@ -22,7 +22,7 @@ _ROOT = re.compile(r'(?:\w+://[^/]*/|/*)')
 
 
 def find(patterns: str, folder: str, flag: str) -> List[str]:
-    """The paths of the files that patterns name: of each pattern in the order of its braces, then by name.
+    """The paths of the files that patterns name, in the order of the patterns and of their braces, then by name.
 
     Relative patterns begin in `folder`; the flag is named in messages. Raises DataError if a file is missing or named
     twice, or a wildcard matches none.
@@ -31,7 +31,7 @@ def find(patterns: str, folder: str, flag: str) -> List[str]:
 
     @functools.lru_cache(maxsize=None)
     def names_in(folder: str) -> List[str]:
-        """The names in a folder, none if it does not exist."""
+        """The names in a folder; none if it does not exist."""
         try:
             return sorted({name.rstrip('/') for name in remote.names_in(folder or '.') or ()})
         except tf.errors.OpError as error:
@@ -54,11 +54,11 @@ def find(patterns: str, folder: str, flag: str) -> List[str]:
             else:
                 found = [os.path.join(each, part) for each in found]
         found = [name for each in found for name in matching(last, each)]
-        # A store has no folders; its listing marks the beginnings of names by a slash.
+        # A store has no folders; its listing marks shared beginnings of names by a slash.
         return (each for each in found if remote.is_remote(each) or not os.path.isdir(each))
 
     def holds(folder: str) -> str:
-        """A sentence about a folder without a file that was sought."""
+        """A sentence about the content of a folder in which a file was not found."""
         kinds = sorted({re.sub(r'\d+', '*', name) for name in names_in(folder)})
         place = folder or os.getcwd()
         return f' {place} holds {", ".join(kinds[:5])}.' if kinds else f' {place} is empty or does not exist.'
@@ -91,7 +91,7 @@ def find(patterns: str, folder: str, flag: str) -> List[str]:
 
 
 def _divided(pattern: str, path: str) -> Tuple[str, str]:
-    """The root of a located pattern, which is no pattern: the folder of a relative one, the user's; and the rest."""
+    """A located pattern in two parts: its literal root, such as the data set's, a user's or a bucket; and the rest."""
     own = pattern.partition('/')[2] if pattern.startswith('~') else pattern
     if own == path:
         own = path[len(_ROOT.match(path).group()) :]  # type: ignore[union-attr]
@@ -99,6 +99,6 @@ def _divided(pattern: str, path: str) -> Tuple[str, str]:
 
 
 def located(pattern: str, folder: str) -> str:
-    """The path of a pattern: relative ones belong to a folder, and `~` is the user's."""
+    """The path of a pattern: relative patterns begin in `folder`, and `~` is the user's home."""
     pattern = os.path.expanduser(pattern)
     return pattern if remote.is_remote(pattern) else os.path.join(folder, pattern)

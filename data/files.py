@@ -33,7 +33,7 @@ def text_of(path: str) -> str:
 
 
 def sha256(path: str) -> str:
-    """The SHA-256 of a file's content: 64 hexadecimal digits. Raises errors as `remote.size`."""
+    """The SHA-256 of a file's content: 64 hexadecimal digits. Raises the errors of `remote.size`."""
     hashed = hashlib.sha256()
     with remote.opened(path) as file:
         for chunk in iter(lambda: file.read(_CHUNK), b''):
@@ -57,9 +57,9 @@ def append_line(path: str, values: Dict[str, Any]) -> None:
 
 
 def read_lines(path: str, record_of: Callable[[Any], _Record]) -> List[_Record]:
-    """The records in a file, each made by `record_of` of a line's JSON object.
+    """The records in a file: `record_of` makes one from the JSON object of each line.
 
-    Lines of which it makes none, with a ValueError, are skipped and logged.
+    Lines for which it raises ValueError are skipped and logged.
     """
     found, problems = [], []
     lines = [line for line in text_of(path).split('\n') if line]

@@ -24,7 +24,7 @@ class Format(NamedTuple):
     parse: Callable[[tf.Tensor, bool, Fields], tf_example.ParsedRecord]
 
 
-# Most runs read no tar shards; and records are counted once for a data set, which then has `.records.json`.
+# Imported when called: most runs read no tar shards, and records are counted once per data set, into `.records.json`.
 _label_of = deferred('data.tar.layout:label_of')
 _read_tar, _parse_tar = deferred('data.tar.reader:reader'), deferred('data.tar.reader:parse')
 

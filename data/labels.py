@@ -1,4 +1,4 @@
-"""The labels in a data set's files: whether a sample of them agrees with the description, and with the other split."""
+"""Counts the labels in a data set's files, and compares a sample with the description and with the other split."""
 
 import collections
 import contextlib
@@ -13,10 +13,10 @@ from data.dataset_info import BACKGROUND, FILE_NAME
 from data.records import DataError
 from data.sources import Source
 
-# The sample: the beginnings of some files, each up to so many records and bytes, but at least one record.
+# The sample: the largest number of files, and of records and bytes from the beginning of each; at least one record.
 _FILES, _RECORDS, _BYTES = 8, 200, 1 << 20
 _TEXT = 'image/class/text'
-# Images between two lines of the log, at least.
+# The fewest images between two lines of the log.
 _PROGRESS_EVERY = 100_000
 
 
@@ -60,8 +60,8 @@ def count(source: Source, paths: Sequence[str], num_classes: int) -> List[int]:
     """The number of images of each class in some files, by label with the offset added; all files are read.
 
     Records without an image, or with a label of no class, are not counted, nor is the damaged rest of a tar shard:
-    training skips them up to `--max_bad_records`, or stops there. Images are not decoded: those that training skips for
-    their pixels are counted. The log has a line after files of 100,000 images.
+    training skips them up to `--max_bad_records`, or stops there. Images are not decoded, so undecodable ones, which
+    training skips, are counted. Progress is logged about every 100,000 images.
 
     Raises:
       DataError: a TFRecord file is damaged.
@@ -88,9 +88,9 @@ def count(source: Source, paths: Sequence[str], num_classes: int) -> List[int]:
 
 
 def sample(source: Source, paths: Sequence[str]) -> List[Labelled]:
-    """The records at the beginnings of up to eight files of a split, each up to a damaged one, which its reader names.
+    """The records at the beginnings of up to eight files of a split. A damaged record ends the sample of its file.
 
-    Raises other errors as `labelled_in`.
+    Raises the other errors of `labelled_in`.
     """
     found: List[Labelled] = []
     for path in paths[:: -(-len(paths) // _FILES)]:
@@ -107,11 +107,11 @@ def sample(source: Source, paths: Sequence[str]) -> List[Labelled]:
 def check_described(
     source: Source, split: str, sampled: Sequence[Labelled], names: Sequence[str], origin: str = FILE_NAME
 ) -> None:
-    """Checks that sampled labels of a split mean what a description says: its names by label, and its origin.
+    """Checks that sampled labels of a split agree with the class names of a description, whose file is `origin`.
 
     Raises:
-      DataError: there are labels 0, which the description names the background, or a record names another class than
-        the description does for its label. The message has the way on.
+      DataError: there are labels 0, the background according to the description; or most sampled records name another
+        class than the description does for their label. The message says how to correct it.
     """
     flag, offset, is_own = source.flag(split), source.fields.label_offset, origin == FILE_NAME
     background = sum(not each.label for each in sampled)
@@ -140,7 +140,7 @@ def check_described(
 
 
 def shift_between(train: Sequence[Labelled], validation: Sequence[Labelled]) -> Optional[str]:
-    """The suspicion that labels begin at 0 in one split and at 1 in the other, in words; None without."""
+    """A message if labels seem to begin at 0 in one split and at 1 in the other; otherwise None."""
     if not train or not validation:
         return None
     ends = [(min(labels), max(labels)) for labels in ([each.label for each in split] for split in (train, validation))]

@@ -5,9 +5,9 @@ the permutation takes the groups in a random order, so that reading stays sequen
 supplies the same positions of every global batch, and shuffles its records within windows. A host reads the lanes of
 its own positions, and nothing else.
 
-All of this depends on (seed, epoch), on the number of records and on the size of the global batch, but not on the
-number of hosts or files. Any step's place in it is computed: a run that resumes reads again the records before its
-place in a window of each lane, and skips those before a group's beginning in its file.
+The order depends on (seed, epoch), on the number of records and on the size of the global batch, but not on the number
+of hosts or files. The place of any step in it is computed. A run that resumes rereads only the earlier records of the
+current window of each lane, and skips the records before a group's beginning in its file.
 """
 
 import itertools
@@ -20,15 +20,15 @@ from compat.graph_checks import require
 from data.record_counts import FileRecords
 from data.records import DataError
 
-# The fewest and the most groups of an epoch; between the two, a group has so many records. A group begins anywhere in a
-# file, whose records before it are read in vain: with 1,024 files, at most a fifth of what is needed.
+# The fewest and the most groups of an epoch, and, between these limits, the records of a group. A group may begin
+# anywhere in a file; the records before it are read and discarded: with 1,024 files, at most a fifth of those needed.
 _FEWEST_GROUPS, _MOST_GROUPS, _GROUP_RECORDS = 16, 128, 32
-# The fewest and the most lanes of a batch that can be divided so; between the two, a lane has so many records of an
-# epoch. A host reads its lanes at the same time.
+# The fewest and the most lanes, if the batch can be divided so, and, between these limits, the records of an epoch in a
+# lane. A host reads its lanes at the same time.
 _FEWEST_LANES, _MOST_LANES, _LANE_RECORDS = 16, 64, 64
-# The numbers in the keys that shuffle an epoch's groups, and its windows (-2 and below). Records have numbers from 0.
+# The numbers in the keys that shuffle an epoch's groups (-1) and its windows (-2 and below). Records count from 0.
 _GROUP_ORDER, _WINDOWS = -1, -2
-# The number of epochs per seed in keys: more than any run has.
+# The number of epochs per seed in the keys: more than any run has.
 _EPOCHS = 1 << 31
 
 # The input pipeline's message about a file that ends before a record that was counted.
@@ -72,7 +72,7 @@ def lanes_for(batch: int, hosts: int, records: int) -> int:
     """The number of lanes for a global batch and a data set. It divides the batch, and is a multiple of the hosts.
 
     It is the same for all numbers of hosts that divide it: powers of two, as far as the batch, 64 and, below 4,096
-    records, their number allow. For others it is another one, and so is the order of the records.
+    records, their number allow. Other numbers of hosts have other lanes, and another order of the records.
     """
     most = min(_MOST_LANES, max(_FEWEST_LANES, records // _LANE_RECORDS))
     lanes = _divisor(batch, most)
@@ -80,7 +80,7 @@ def lanes_for(batch: int, hosts: int, records: int) -> int:
 
 
 def _divisor(number: int, most: int) -> int:
-    """The divisor of a number with the most factors of two, and of these the largest that is not above `most`."""
+    """The divisor of a number, at most `most`, that has the most factors of two; the largest if there are several."""
     divisors = [each for each in range(1, max(1, most) + 1) if number % each == 0]
     return max(divisors, key=lambda each: (each & -each, each))
 
@@ -129,14 +129,14 @@ def ordered(
       seed: the run's seed.
       step: int64 scalar, the number of global batches to skip.
       share: the part of each batch to supply.
-      group_buffer: groups that are shuffled with each other; 0 keeps their order.
+      group_buffer: the number of groups that are shuffled with each other; 0 keeps their order.
       record_buffer: records in the windows of all lanes together; 0 keeps the order of the records in a group.
-      steps: the number of steps whose records come together: those of the first lane for all of these steps, then
-        those of the next lane. They begin at a multiple of `steps`, which may be before `step`.
+      steps: the number of steps whose records come together: first the records of the first lane for all these steps,
+        then those of the next lane. They begin at a multiple of `steps`, which may be before `step`.
 
     Returns:
       A data set of the records, each with the result of `key_of` for its random operations. At run time,
-      `tf.errors.InvalidArgumentError` is raised if a file has fewer records than it is said to have: those after it
+      `tf.errors.InvalidArgumentError` is raised if a file has fewer records than were counted: the records after it
       would otherwise come too early.
 
     Raises:
@@ -212,7 +212,7 @@ def _group_order(seed: int, epoch: tf.Tensor, total: int, group_buffer: int) -> 
 
 
 def _spans(columns: _Columns, order: List[tf.Tensor], begin: tf.Tensor, end: tf.Tensor) -> Tuple[tf.Tensor, ...]:
-    """The spans of files with the records of an epoch from a place in its order to another, both int64 scalars.
+    """The spans of files that hold the records of an epoch between two places in its order, both int64 scalars.
 
     The order is from `_group_order`. Returns five tensors [spans]: path, size, records to skip, records to read, and
     the position of the first record read.
@@ -221,7 +221,7 @@ def _spans(columns: _Columns, order: List[tf.Tensor], begin: tf.Tensor, end: tf.
     places = tf.cumsum(highs - lows, exclusive=True)
     # The positions of the records of each group between the two places.
     lows, highs = tf.maximum(lows, lows + begin - places), tf.minimum(highs, lows + end - places)
-    # The positions of these in each file: [groups, files]. Groups outside of the two places have none.
+    # The positions of these records in each file, [groups, files]. Groups outside the two places have none.
     lows = tf.maximum(lows[:, tf.newaxis], columns.firsts)
     highs = tf.minimum(highs[:, tf.newaxis], columns.firsts + columns.counts)
     found = tf.where(lows < highs)

@@ -15,10 +15,10 @@ from data.records import DataError
 from data.tf_example import DOCUMENTED_FIELDS, Fields
 from preprocessing.decoding import MAX_PIXELS, decode_image
 
-# The problem of a record that Python's protocol buffers can parse, and TensorFlow cannot.
+# The problem of a record that Python's protocol buffers can parse, but TensorFlow cannot.
 UNREADABLE = 'damaged: its fields cannot be read.'
 _NAN_BOXES = 'bounding boxes with NaN: image/object/bbox/* must be fractions of the image.'
-# Characters of the keys in a message.
+# The most characters of the keys in a message.
 _LONGEST_LIST = 180
 # Records between two progress messages of a search.
 _PROGRESS_EVERY = 100
@@ -62,7 +62,7 @@ def field_problem(
 
 
 def check_keys(path: str, fields: Fields) -> None:
-    """Raises DataError if the first record of a file can be parsed, and has no image or label under their keys."""
+    """Raises DataError if the first record of a file can be parsed, but has no image or label under their keys."""
     example = parse_example(next(tfrecord_files.serialized_in(path), b''))
     problem = _key_problem(example, fields) if example and example.features.feature else None
     if problem:
@@ -76,7 +76,7 @@ def _key_problem(example: tf.train.Example, fields: Fields) -> Optional[str]:
     image, label = (feature[key] if key in feature else tf.train.Feature() for key in fields[:2])
     encoded, labels = image.bytes_list.value, label.int64_list.value
     if len(encoded) == len(labels) == 1 and encoded[0]:
-        return None  # Most records: their keys need not be put into words.
+        return None  # The usual case, without the cost of the message.
     keys = f'The record has the keys {shown(", ".join(sorted(feature)), _LONGEST_LIST)}.'
     if len(encoded) != 1:
         return f'{_no_image(fields)} {keys} --image_key names another.'
@@ -115,7 +115,7 @@ def label_problem(label: int, num_classes: int, offset: int = 0) -> Optional[str
 class RecordChecker:
     """Describes why the input pipeline cannot use a record.
 
-    Labels must be below `num_classes`. With boxes, they are checked, too, as for training with --use_annotated_bbox.
+    Labels must be below `num_classes`. `with_boxes` also checks bounding boxes, for training with --use_annotated_bbox.
     """
 
     def __init__(self, num_classes: int, with_boxes: bool = True, fields: Fields = DOCUMENTED_FIELDS):
@@ -129,7 +129,7 @@ class RecordChecker:
 
     @staticmethod
     def decode(encoded: tf.Tensor) -> tf.Tensor:
-        """Makes pixels of an encoded image, a string scalar, in TensorFlow operations."""
+        """Decodes an image, a string scalar, with TensorFlow operations."""
         return decode_image(encoded)
 
     def close(self) -> None:

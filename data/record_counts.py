@@ -22,8 +22,8 @@ class FileRecords(NamedTuple):
 def count(paths: Sequence[str], count_records: Callable[[Sequence[str]], List[int]]) -> List[FileRecords]:
     """The number of records in each file: from the `.records.json` in its folder, else counted and written there.
 
-    A file whose size is another one than that in `.records.json` is counted again. If that file cannot be written, a
-    line of the log says so, and the records are counted at each start.
+    A file is counted again if its size differs from the one in `.records.json`. If `.records.json` cannot be written,
+    the log says so, and the records are counted at each start.
     """
     names: Dict[str, List[str]] = {}
     for path in paths:
@@ -50,7 +50,7 @@ def _count_in(
     unknown = [i for i, name in enumerate(names) if name not in known or known[name].bytes != sizes[i]]
     if unknown:
         counts = count_records([f'{folder}{names[index]}' for index in unknown])
-        # What another process has written in the meantime is kept.
+        # Keeps entries that another process has written in the meantime.
         known = _read(path)
         known.update({names[i]: FileRecords(sizes[i], number) for i, number in zip(unknown, counts)})
         try:
@@ -62,7 +62,7 @@ def _count_in(
 
 
 def _read(path: str) -> Dict[str, FileRecords]:
-    """The files by name; empty if there is no such file, or it is damaged or cannot be read."""
+    """The entries of a `.records.json` by file name; none if it is missing, damaged or unreadable."""
     try:
         return json_content.from_json(remote.read(path) or b'{}', _known)
     except ValueError as error:
@@ -82,7 +82,7 @@ def _known(content: Any) -> Dict[str, FileRecords]:
 
 def write(folder: str, known: Dict[str, FileRecords]) -> None:
     """Writes the `.records.json` of a folder, which ends with a slash: the files by their names relative to it."""
-    # Only once for a data set.
+    # Imported here, because a data set needs it only once.
     from data import files
 
     lines = [f'  {json.dumps(name)}: {json.dumps(known[name]._asdict())}' for name in sorted(known)]

@@ -29,14 +29,14 @@ class DataError(CommandError, ValueError):
 
 
 class Record(NamedTuple):
-    """A record on its way from storage to its image, or a group of records, whose fields begin with their dimensions.
+    """A record in the input pipeline before it is parsed, or a group of records: its dimensions are the fields' first.
 
-    Fields that a run does not need are (), which a data set and its functions leave as they are.
+    Fields that a run does not need are (), which pass through a data set and its functions unchanged.
     """
 
     serialized: tf.Tensor  # Its content, a string scalar.
-    path: Any = ()  # Its file, a string scalar: for records that may be skipped, or are to be located.
-    position: Any = ()  # Its place in the file, an int64 scalar, as for the path.
+    path: Any = ()  # Its file, a string scalar, if bad records are skipped or located.
+    position: Any = ()  # Its place in the file, an int64 scalar, if there is a path.
     key: Any = ()  # The seed of its distortion, int64 [2], in training with a seed.
 
     @property
@@ -48,7 +48,7 @@ class Record(NamedTuple):
 def as_records(serialized: tf.data.Dataset, path: Optional[tf.Tensor] = None) -> tf.data.Dataset:
     """Returns a data set of the records of a file, with their places if its path is given.
 
-    Zipping costs less for each record than a function does.
+    Zipping costs less per record than mapping a function.
     """
     if path is None:
         return tf.data.Dataset.zip(Record(serialized))
@@ -67,12 +67,15 @@ def shares(count: int, files: int) -> List[range]:
 
 
 def find_shards(data_dir: str, split: str, is_tar: bool = False) -> List[str]:
-    """The paths of the record files or tar shards of a split, in order; DataError for none, or of several data sets."""
+    """The paths of the record files or tar shards of a split, in order.
+
+    Raises DataError if there are none, or if they belong to several data sets.
+    """
     pattern, example = r'-\d+(-of-\d+)$', shard_path('', split, 0, DOCUMENTED_SHARDS[split])
     if is_tar:
         pattern, example = f'{TAR_NAMES}$', f'{split}-00000.tar'
     try:
-        # The default, '', is the working folder, as paths that are joined to it are.
+        # The default, '', is the working folder, in which relative paths begin.
         names = remote.names_in(data_dir or '.')
     except tf.errors.OpError as error:
         raise DataError(f'--data_dir={data_dir}: cannot be listed: {error.message}')
@@ -104,7 +107,7 @@ def is_tar_shard(name: str, split: str) -> bool:
 
 
 def check_enough_for(hosts: int, flag: str, split: str, files: int) -> None:
-    """Raises DataError if a split has fewer files than hosts; `flag` with its value leads to the files."""
+    """Raises DataError if a split has fewer files than hosts; `flag`, with its value, names the files."""
     if files < hosts:
         raise DataError(
             f'{flag}: {files} {split} files for {hosts} TPU hosts. Each host reads its own files: '
@@ -120,7 +123,7 @@ def irregular_kind(path: str) -> Optional[str]:
 
 
 def expected_sizes(paths: Sequence[str]) -> List[int]:
-    """The sizes of files for `tfrecord.read_to_the_end`, in bytes; 0 where the store reports every denied access."""
+    """The sizes of files for `tfrecord.read_to_the_end`, in bytes; zeros if the store reports every denied access."""
     return sizes_of(paths) if remote.hides_refusals(paths[0]) else [0] * len(paths)
 
 

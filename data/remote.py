@@ -1,9 +1,9 @@
 """Files in Google Cloud Storage (`gs://`) and Amazon S3 (`s3://`), with error messages that name the cause.
 
 TensorFlow 1.15 reads and writes both; later versions have gs:// alone, and `console.paths.check_stores` refuses s3://.
-It retries transient failures: on gs:// ten times in 90 seconds, on s3:// ten times in 25 seconds. But it hides some
-errors. On gs:// and s3://, a folder that may not be listed appears not to exist. On s3://, a file that may not be read
-appears to be missing or empty. The functions of this module check such a result with a second, different request.
+TensorFlow retries transient failures: on gs:// ten times in 90 seconds, on s3:// ten times in 25 seconds. But it hides
+some errors. On gs:// and s3://, a folder that may not be listed appears not to exist. On s3://, a file that may not be
+read appears to be missing or empty. The functions of this module check such results with a second, different request.
 """
 
 import contextlib
@@ -15,7 +15,7 @@ from compat import tf
 from compat.errors import CommandError, RetryableError
 from console import inputs
 
-# The input pipeline's message about a file whose end it could not read.
+# The input pipeline's message about a file that it could not read to the end.
 ENDED_EARLY = 'could not be read beyond byte'
 
 GS, S3 = 'gs://', 's3://'
@@ -88,7 +88,7 @@ def kind_of(error: tf.errors.OpError) -> Type[RemoteError]:
 
 
 def explain_if_remote(error: tf.errors.OpError, model_dir: str) -> Optional[str]:
-    """A message about a failure during a run that writes to `model_dir`; None if it is not a remote one.
+    """A message about a remote failure during a run that writes to `model_dir`; None if the failure is local.
 
     An s3:// error without a path comes from a write: reads fail in other ways.
     """
@@ -108,7 +108,7 @@ def explained(path: str, action: str) -> Iterator[None]:
 
 
 def names_in(folder: str) -> Optional[List[str]]:
-    """The names in a folder, in order; None if there is no such folder. Raises errors as `size`."""
+    """The names in a folder, in order; None if there is no such folder. Raises the errors of `size`."""
     if not is_remote(folder) and os.path.isdir(folder) and os.access(folder, os.R_OK):
         # TensorFlow's listing fails on names that are not UTF-8.
         return sorted(os.listdir(folder))
@@ -123,7 +123,7 @@ def names_in(folder: str) -> Optional[List[str]]:
 
 
 def exists(path: str) -> bool:
-    """Whether a file exists. Raises errors as `size`."""
+    """Whether a file exists. Raises the errors of `size`."""
     with explained(path, READ):
         if tf.io.gfile.exists(path):
             return True
@@ -143,7 +143,7 @@ def size(path: str) -> int:
 
 
 def check_readable(path: str) -> None:
-    """Checks that a file can be read: reads its first byte, if it has one. Raises errors as `size`."""
+    """Checks that a file can be read: reads its first byte, if it has one. Raises the errors of `size`."""
     expected = size(path)
     with opened(path) as file:
         if expected and not file.read(1):
@@ -152,9 +152,9 @@ def check_readable(path: str) -> None:
 
 @contextlib.contextmanager
 def opened(path: str, at_most: Optional[int] = None) -> Iterator[Any]:
-    """Opens a file to read its bytes, also a local one. Raises errors as `size`.
+    """Opens a remote or local file to read its bytes. Raises the errors of `size`.
 
-    A RemoteError, before anything waits, if it is not a regular file, or has more bytes than `at_most`.
+    Also raises RemoteError, before it could block, if the file is not regular, or has more bytes than `at_most`.
     """
     check_kind(path, at_most)
     with explained(path, READ), tf.io.gfile.GFile(path, 'rb') as file:
@@ -162,13 +162,13 @@ def opened(path: str, at_most: Optional[int] = None) -> Iterator[Any]:
 
 
 def check_kind(path: str, at_most: Optional[int] = None) -> None:
-    """Raises RemoteError if a path is not a regular file, or has more bytes than `at_most`; a missing one passes."""
+    """Raises RemoteError if a path is not a regular file, or has more bytes than `at_most`; a missing file passes."""
     fault = ''
     if is_remote(path):
         if at_most is not None and exists(path):
             fault = inputs.too_large(size(path), at_most)
     else:
-        # TensorFlow names what is missing.
+        # TensorFlow's own error names a missing file.
         with contextlib.suppress(OSError, ValueError):
             fault = inputs.fault_of(path, at_most)
     if fault:
@@ -176,7 +176,7 @@ def check_kind(path: str, at_most: Optional[int] = None) -> None:
 
 
 def read(path: str, at_most: int = inputs.TEXT_BYTES) -> Optional[bytes]:
-    """The content of a file; None if it does not exist. Raises errors as `opened`."""
+    """The content of a file; None if it does not exist. Raises the errors of `opened`."""
     if not exists(path):
         return None
     check_readable(path)

@@ -21,9 +21,9 @@ from data.formats import FORMATS, Format
 from data.records import TRAIN, VALIDATION, DataError
 from data.tf_example import DOCUMENTED_FIELDS, Fields
 
-# The folders of each split. The test images validate only where no folder has a better name.
+# The folders of each split. `test` is used for validation only if there is no other of these folders.
 FOLDERS = {TRAIN: ('train',), VALIDATION: ('validation', 'val', 'valid', 'eval', 'test')}
-# In such a folder, files that hold no records: descriptions, indices, pages, images, archives, sources.
+# Files in such a folder that hold no records: descriptions, indices, pages, images, archives, sources.
 _NO_RECORDS = re.compile(
     r'[._].*|README|LICENSE|.*\.(json|txt|md|csv|tsv|xml|ya?ml|idx|index|crc|sha256|md5|html?|pdf|log|py|npz?|'
     r'jpe?g|png|gif|bmp|webp|zip|tgz|tar\.\w+)',
@@ -36,7 +36,7 @@ class Source(NamedTuple):
     """The files of a data set, and the fields of its records.
 
     Relative patterns of `train_files` and `eval_files` begin in `data_dir`. A split without patterns is in `data_dir`:
-    named files, or a folder. `data_format` is of `FORMATS`.
+    named files, or a folder. `data_format` is a key of `FORMATS`.
     """
 
     data_dir: str = ''
@@ -51,11 +51,11 @@ class Source(NamedTuple):
         return FORMATS[self.data_format]
 
     def patterns(self, split: str) -> str:
-        """The patterns of a split; empty without."""
+        """The patterns of a split; empty if it has none."""
         return self.train_files if split == TRAIN else self.eval_files
 
     def is_named(self, splits: Sequence[str]) -> bool:
-        """Whether there is a place to look for the files of all splits."""
+        """Whether flags say where the files of all these splits are."""
         return bool(self.data_dir) or all(map(self.patterns, splits))
 
     def flag(self, split: str) -> str:
@@ -70,7 +70,7 @@ class Source(NamedTuple):
     def places(self, splits: Sequence[str]) -> Dict[str, str]:
         """The folders and patterns that lead to the files of splits, by flag: `data_dir`, `train_files`, `eval_files`.
 
-        Of several patterns it is the first one that is not on gs://, which the hosts of a TPU cannot reach.
+        For a split with several patterns, it is the first one outside gs://, which the hosts of a TPU cannot reach.
         """
         found = {}
         for split in splits:
@@ -82,7 +82,7 @@ class Source(NamedTuple):
         return found
 
     def place(self, split: str) -> str:
-        """A folder or a pattern in the store of the files of a split."""
+        """A folder or a pattern that is in the same store as the files of a split."""
         patterns = self._expanded(split)
         return file_patterns.located(patterns[0], self.data_dir) if patterns else self.data_dir
 
@@ -91,9 +91,9 @@ class Source(NamedTuple):
         return expand(patterns, FILE_FLAGS[split]) if patterns else []
 
     def find(self, split: str) -> List[str]:
-        """The paths of the files of a split: named files and those of folders by name, others as the patterns say.
+        """The paths of the files of a split, in the order of its patterns; without patterns, by name.
 
-        Raises DataError if there are none, some that are named are missing, or they belong to several data sets.
+        Raises DataError if there are none, if named files are missing, or if they belong to several data sets.
         """
         patterns = self.patterns(split)
         if not patterns:
@@ -127,7 +127,7 @@ class Source(NamedTuple):
         return os.path.join(self.data_dir, folders[0]) if folders else None
 
     def subfolders(self, candidates: Sequence[str], names: Sequence[str]) -> List[str]:
-        """Those of the candidates that are folders in `data_dir`, which has these names."""
+        """The candidates that are folders in `data_dir`; `names` is its listing."""
         present = {*candidates} & {*names}
         return [each for each in sorted(present) if tf.io.gfile.isdir(os.path.join(self.data_dir, each))]
 
@@ -150,7 +150,7 @@ class Source(NamedTuple):
         return [n for n in names if not _NO_RECORDS.fullmatch(n) and n.endswith('.tar') == is_tar]
 
     def contents(self, paths: Sequence[str]) -> List[record_counts.FileRecords]:
-        """The size of each file, and the number of its records; raises errors as `record_counts.count`."""
+        """The size of each file, and the number of its records; raises the errors of `record_counts.count`."""
         return record_counts.count(paths, self.format.count_records)
 
     def name_of(self, path: str, paths: Sequence[str]) -> str:

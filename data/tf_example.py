@@ -10,16 +10,16 @@ CORNERS = ('ymin', 'xmin', 'ymax', 'xmax')
 # The beginning of TensorFlow's error for a record that is not an Example.
 UNPARSABLE = 'Could not parse example input'
 # TensorFlow quotes the record in that error as a Python string, and the process crashes if the record is not UTF-8.
-# These bytes, put before the record, end the quotation at their zero byte; protocol buffers read an unknown field.
+# These bytes, put before the record, end the quotation at their zero byte; protocol buffers see an unknown field.
 _QUOTATION_END = b'\x10\0'
 
 
 class ParsedRecord(NamedTuple):
-    """The parts of a record that training and evaluation use; those of a group of records, with a first dimension."""
+    """The parts of a record that training and evaluation use; for a group of records, with one more first dimension."""
 
     encoded: tf.Tensor  # String scalar, the image file's bytes.
     label: tf.Tensor  # int64 scalar, after the addition of `Fields.label_offset`; 0 is the background.
-    # float32 [1, boxes, 4], each ymin, xmin, ymax, xmax, clipped to [0, 1]. For a group, there are none.
+    # float32 [1, boxes, 4], each ymin, xmin, ymax, xmax, clipped to [0, 1]; a group has no boxes.
     bbox: tf.Tensor
 
 
@@ -40,7 +40,7 @@ def parse(serialized: tf.Tensor, with_boxes: bool = True, fields: Fields = DOCUM
     A record that is not an Example, or has no image or no label, raises `tf.errors.InvalidArgumentError` at run time.
     TensorFlow crashes on a list of floats that claims to be longer than its record. Checksums exclude such damage, so
     only a program that writes malformed records can cause it. Parsing the bounding boxes of a single record takes
-    longer than everything else; without, `bbox` is empty.
+    longer than everything else; without `with_boxes`, `bbox` is empty.
     """
     assert not (with_boxes and serialized.shape.ndims), 'records have different numbers of boxes'
     features = {

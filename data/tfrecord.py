@@ -31,7 +31,7 @@ _WINDOW_BITS = {ZLIB: zlib.MAX_WBITS, GZIP: zlib.MAX_WBITS + 16}
 def compression_of(path: str) -> str:
     """The compression of a record file, as TensorFlow names it: `GZIP`, `ZLIB`, or '' for neither."""
     head = head_of(path)
-    # The length of the first record may look like a compression.
+    # The length of the first record may look like the beginning of a compressed file.
     if has_length(head):
         return ''
     if head.startswith(b'\x1f\x8b'):
@@ -78,7 +78,7 @@ def content_bytes(path: str, kind: str) -> int:
 
 
 def claimed_bytes(path: str, kind: str) -> int:
-    """The size of a file's content as its end claims; of a zlib file, which does not claim it, `content_bytes`."""
+    """The size of a gzip file's content as stated at its end; other files state none, and have `content_bytes`."""
     if kind != GZIP:
         return content_bytes(path, kind)
     with remote.opened(path) as file:
@@ -107,7 +107,7 @@ def reader(
             return read_to_the_end(serialized, path, size) if remote.hides_refusals(any_path) else serialized
         number = tf.argmax(tf.cast(tf.equal(tf.constant([*paths]), path), tf.int32))
         serialized = tf.data.TFRecordDataset(path, tf.gather(tf.constant(kinds), number), buffer)
-        # On 1.15, TensorFlow reads the first of several gzip streams, and takes other data after it for the end.
+        # TensorFlow 1.15 reads only the first of several gzip streams, and takes the data after it for the end.
         fault = remote.ENDED_EARLY if remote.hides_refusals(any_path) else OTHER_END
         return read_to_the_end(serialized, path, tf.gather(tf.constant(sizes, tf.int64), number), fault)
 
@@ -117,10 +117,10 @@ def reader(
 def read_to_the_end(
     serialized: tf.data.Dataset, path: tf.Tensor, size: tf.Tensor, fault: str = remote.ENDED_EARLY
 ) -> tf.data.Dataset:
-    """The same records, with an error at the end if they have fewer bytes than their file, or than its content.
+    """The same records, with an error at the end if their bytes do not add up to the size of the file's content.
 
     On s3://, TensorFlow treats a read that is denied half-way as the end of the file, and an unreadable file as empty.
-    The size is that of the content in bytes, modulo `SIZE_MODULUS`; `fault` is the message of the error.
+    The size is in bytes, modulo `SIZE_MODULUS`; `fault` is the message of the error.
     """
     end = tf.data.Dataset.from_tensors((True, ''))
     marked = serialized.map(lambda record: (False, record)).concatenate(end)

@@ -15,10 +15,10 @@ _TOO_LONG = 2**31
 
 
 def _lengths(file: BinaryIO, size: int) -> Iterator[int]:
-    """Yields the lengths of the records in a file of a size in bytes; they may be wrong, and lead beyond its end.
+    """Yields the lengths of the records in a file of `size` bytes; they may be wrong, and lead beyond its end.
 
-    A truncated length, which TensorFlow takes for the end of the file, is a `tf.errors.DataLossError`; so is a valid,
-    impossible one: TensorFlow allocates the memory that it claims, and the process ends if that fails.
+    Raises `tf.errors.DataLossError` for a truncated length, which TensorFlow takes for the end of the file, and for an
+    impossible length with a valid checksum: TensorFlow would allocate that much memory, or crash.
     """
     place = 0
     while place < size:

@@ -1,8 +1,8 @@
 #!/bin/bash
 # Trains Inception v3 on the nodes of a Slurm job, one worker on each:
 #   sbatch deploy/slurm.sh
-# Submit it in the repository, on a file system that all nodes share. The folders DATA, of the records, and RUN, of the
-# results, are there, too. Nobody has tried this on a cluster.
+# Submit it in the repository, on a file system that all nodes share. The folder DATA of the records and the folder RUN
+# of the results are on it, too. Not tried on a cluster.
 #SBATCH --job-name=inception-v3
 #SBATCH --nodes=2
 #SBATCH --ntasks-per-node=1

@@ -1,1 +1,1 @@
-"""Programs of one page, to read."""
+"""One-page programs, to be read."""

@@ -4,9 +4,9 @@
     ./run python -m examples.eager_revnet --nodefun
 
 trains 80 steps on the handwritten digits, which it first writes to TFRecords, and saves a checkpoint every ten steps.
-The same command resumes from the last one, also with more `--steps`, and gives the weights of a run without a break.
-The backward pass recomputes activations; `--norebuild_activations` stores them. All of these ways give the same
-weights, to the bit.
+The same command resumes from the last one, also with more `--steps`, with the weights of an uninterrupted run. The
+backward pass recomputes activations; `--norebuild_activations` stores them. All these variants have the same weights,
+to the bit.
 """
 
 import argparse
@@ -38,7 +38,7 @@ class Trainer:
     """A network, its optimizer, learning rate and number of steps, and their checkpoints.
 
     Args:
-      folder: of the checkpoints; the last one is restored.
+      folder: the folder of the checkpoints, of which the last one is restored.
       network: name of a RevNet.
       defun: run forward pass, gradients and their application each as a graph, by `tf.function`, instead of operation
         by operation.
@@ -60,7 +60,7 @@ class Trainer:
         self._forward = compiled(lambda images: self.model(images, training=True))
         self._compute_gradients = compiled(self.model.compute_gradients)
         self._apply_gradients = compiled(apply_gradients)
-        # Create all variables: a `tf.function` may not, after its first call.
+        # Create all variables: a `tf.function` may create none after its first call.
         self.model(tf.zeros([1, 32, 32, 3]), training=False)
         optimizer.apply_gradients([(tf.zeros_like(v), v) for v in self.model.trainable_variables])
         checkpoint = tf.train.Checkpoint(
@@ -75,9 +75,9 @@ class Trainer:
                 raise CommandError(f'{path}: is not of this network. Name another folder with --folder.')
 
     def train(self, data_dir: str, steps: int, batch_size: int, steps_per_checkpoint: int) -> None:
-        """Trains until `steps` are done in all, and saves checkpoints."""
+        """Trains up to step `steps`, and saves checkpoints."""
         step = int(self.step.numpy())
-        # In the order of one seed, so that a resumed run skips the images that it has seen.
+        # A fixed seed keeps the order, so that a resumed run skips exactly the images that it has seen.
         examples = serialized(data_dir, records.TRAIN).shuffle(2000, seed=1).repeat().skip(step * batch_size)
         dataset = examples.map(parse).batch(batch_size, drop_remainder=True).take(max(steps - step, 0))
         for image, label in dataset:
@@ -91,7 +91,7 @@ class Trainer:
                 self._manager.save(checkpoint_number=step)
 
     def accuracy(self, data_dir: str) -> float:
-        """The fraction of the validation images whose class is found."""
+        """The fraction of the validation images that are classified correctly."""
         right = total = 0
         for image, label in serialized(data_dir, records.VALIDATION).map(parse).batch(100):
             logits, _ = self.model(image, training=False)
@@ -128,7 +128,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
-    """Trains as a command line says, and returns the exit code."""
+    """Runs a command line, and returns its exit code."""
     arguments = _parser().parse_args(argv)
     tf.enable_eager_execution()
     tf.set_random_seed(1)

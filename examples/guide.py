@@ -6,8 +6,9 @@ It is the program of the "Advanced Guide to Inception v3 on Cloud TPU" (Google C
 
 trains the digits in `runs/guide`, and evaluates them with averaged weights every 250 steps. The program itself,
 `inception_v3.main`, does the same, and adds flags, checks, resumption, exports and reports. With `--seed`, both read
-the records in the same order, and have the same weights, to the bit, and metrics. `tests/examples/test_guide.py` holds
-this after ten steps of a network of one convolution with an auxiliary head, and of each optimizer alone.
+the records in the same order, and have the same metrics and, to the bit, the same weights: checked by
+`tests/examples/test_guide.py` after ten steps, for a network of one convolution with an auxiliary head, and for each
+optimizer alone.
 """
 
 import argparse
@@ -108,7 +109,7 @@ class InputPipeline:
             files = files.shuffle(config.initial_shuffle_buffer_size)
         if self._is_training:
             files = files.repeat()
-        # Sloppy: a file that is late is passed by, so that the records come in no fixed order.
+        # Sloppy: does not wait for a slow file, so the records come in no fixed order.
         interleave = tf.data.experimental.parallel_interleave(self._read, config.num_files_infeed, sloppy=True)
         dataset = files.apply(interleave)
         if config.followup_shuffle_buffer_size > 0:

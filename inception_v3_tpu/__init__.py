@@ -1,7 +1,7 @@
-"""The program `inception-v3`, and its parts for programs of yours: `from inception_v3_tpu import InputPipeline`.
+"""The program `inception-v3`, and its parts for your own programs: `from inception_v3_tpu import InputPipeline`.
 
-Each part is loaded when it is first taken. Installed, this package holds all others, so that site-packages has none
-named `data` or `console`, and a `data.py` of yours stays importable.
+Each part is loaded at its first use. When installed, this package contains all others, so that site-packages has no
+package named `data` or `console`, and your own `data.py` stays importable.
 """
 
 import importlib
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from tools.studies.study import cases as cases
     from tools.studies.study import grid as grid
 
-# The package or module that has each name; `networks` and the other names of modules are modules.
+# The package or module that has each name. Some names, such as `networks`, are themselves modules.
 _OWNERS: Dict[str, str] = {
     'Axis': 'tools.studies.study',
     'BatchNorm': 'inception_v3.batch_norm',
@@ -66,7 +66,7 @@ _HERE = os.path.dirname(os.path.abspath(__file__))
 if os.path.isdir(os.path.join(_HERE, 'compat')):
     _PREFIX = f'{__name__}.'
 else:
-    # A checkout, where the packages lie beside this one. They come first, whatever files the working directory has.
+    # In a checkout, the packages lie beside this one. They take precedence over files in the working directory.
     _PREFIX = ''
     sys.path.insert(0, os.path.dirname(_HERE))
 

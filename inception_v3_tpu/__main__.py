@@ -4,7 +4,7 @@
   inception-v3 COMMAND --help           describes it
   inception-v3 --version
 
-It works in every folder, also in one with a data.py or console.py of yours.
+It works in any folder, even one with a data.py or console.py of your own.
 """
 
 import importlib.util
@@ -18,7 +18,7 @@ from compat.messages import meant, shown
 from inception_v3 import __version__
 
 PROGRAM = 'inception-v3'
-# By group and name: the module that `python -m` runs, and a line for `--help`.
+# By group and name: the module that `python -m` runs, and the line for `--help`.
 GROUPS: Dict[str, Dict[str, Tuple[str, str]]] = {
     'models': {
         'train': ('inception_v3.main', 'train, evaluate and export a network'),
@@ -63,7 +63,7 @@ _HINT = f'{PROGRAM} --help lists the commands.'
 
 
 def run(name: str, arguments: Sequence[str]) -> None:
-    """Runs a command like `python -m`, in this process, which it ends."""
+    """Runs a command like `python -m`, in this process, and ends the process."""
     sys.argv = [f'{PROGRAM} {name}', *arguments]
     runpy.run_module(full_name(COMMANDS[name]), run_name='__main__')
 

@@ -41,7 +41,7 @@ class CifarPreprocessing(Preprocessing):
         )
 
     def crop(self, image_shape: tf.Tensor, distortion: Optional[Distortion] = None) -> Window:
-        """The whole image, with the drawn shift, or with none."""
+        """The whole image, with the drawn shift, or unshifted in evaluation."""
         height, width = image_shape[..., 0], image_shape[..., 1]
         whole = Crop(tf.zeros_like(height), tf.zeros_like(width), height, width)
         if distortion is None:
@@ -60,7 +60,7 @@ class CifarPreprocessing(Preprocessing):
 
 
 def shift(image: tf.Tensor, top: tf.Tensor, left: tf.Tensor, padding: int) -> tf.Tensor:
-    """Pads an image [height, width, 3] with black on each side, and crops it at a position to its size before."""
+    """Pads an image [height, width, 3] with black on each side, and crops it at a position to its original size."""
     padded = tf.pad(image, [[padding, padding], [padding, padding], [0, 0]])
     shifted = tf.slice(padded, tf.stack([top, left, 0]), image.shape)
     shifted.set_shape(image.shape)

@@ -107,7 +107,7 @@ def apply_full_color(image: tf.Tensor, color: FullColor, operations: str, white:
 
 
 def operations_of(color_ordering: int, fast_mode: bool) -> str:
-    """The operations of an ordering, in order; ValueError, not in fast mode, for none of `FULL_ORDERINGS`."""
+    """The operations of an ordering; outside fast mode, raises ValueError if it is no index into `FULL_ORDERINGS`."""
     if fast_mode:
         return 'bs' if color_ordering == 0 else 'sb'
     if color_ordering not in range(len(FULL_ORDERINGS)):
@@ -118,8 +118,8 @@ def operations_of(color_ordering: int, fast_mode: bool) -> str:
 def apply_color(image: tf.Tensor, color: Color, color_ordering: tf.Tensor, fast_mode: bool, white: float) -> tf.Tensor:
     """Distorts the colour of a resized crop, float32 [height, width, 3], in [0, white], and scales it to [-1, 1].
 
-    Fast colours also take a batch of images. `color_ordering`, an index into `FULL_ORDERINGS`, is of full colours
-    outside fast mode only; in fast mode, they are brightness and saturation, in this order.
+    Fast colours also accept a batch of images. `color_ordering`, an index into `FULL_ORDERINGS`, is used only for full
+    colours outside fast mode; fast mode applies their brightness, then their saturation.
     """
     if not isinstance(color, FullColor):
         # (clip(x / white + offset, 0, 1) - 0.5) * 2, reduced to one multiplication, one addition and one clip.

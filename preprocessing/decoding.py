@@ -109,7 +109,7 @@ def image_shape(encoded: tf.Tensor) -> tf.Tensor:
     Raises:
       tf.errors.InvalidArgumentError: at run time, if a file is not an image, or has more than `MAX_PIXELS` pixels.
     """
-    # The headers of usual files are read together, in a fraction of the time that others take.
+    # The headers of usual files are read together, in a fraction of the time that other files take.
     first_bytes = _padded(encoded, _USUAL_HEADER_BYTES, tf.uint8)
     usual_bytes = np.array([*_USUAL_BYTES.values()], np.uint8)
     is_usual = tf.reduce_all(tf.equal(tf.gather(first_bytes, [*_USUAL_BYTES], axis=-1), usual_bytes), -1)
@@ -149,12 +149,12 @@ def _shape_of_other(encoded: tf.Tensor) -> tf.Tensor:
             return tf.image.extract_jpeg_shape(tf.identity(encoded))
 
     def of_gif() -> tf.Tensor:
-        # Decoding also reports files that are not images.
+        # Decoding also refuses files that are not images.
         is_gif = tf.equal(tf.strings.substr(encoded, 0, len(_GIF_SIGNATURE)), _GIF_SIGNATURE)
         sides = tf.gather(_padded(encoded, _GIF_SIZE_END, tf.uint16), _GIF_SIZE)
         checks = [_check_pixels(tf.reduce_prod(tf.cast(sides, tf.int64)) * tf.cast(is_gif, tf.int64))]
         if hasattr(tf.io, 'decode_webp'):
-            # There, it would also decode WebP, whose size is not checked, and data sets would depend on the version.
+            # These versions also decode WebP, whose size is not checked. Data sets would depend on the version.
             checks.append(require(is_gif, ['not a JPEG, PNG or GIF image']))
         with tf.control_dependencies(checks):
             return tf.shape(_decode(tf.identity(encoded)))
@@ -178,7 +178,7 @@ def _checked_shape(shape: tf.Tensor) -> tf.Tensor:
     """Returns the shapes of images [..., 3]; fails if an image has no pixels, or too many."""
     sides = shape[..., :2]
     has_pixels = require(tf.reduce_min(sides) > 0, ['an image of no pixels'])
-    # Only then: a PNG header can hold two negative sides, whose product is positive.
+    # After that check, because a PNG header can hold two negative sides, whose product is positive.
     with tf.control_dependencies([has_pixels]):
         pixels = tf.reduce_prod(tf.cast(sides, tf.int64), -1)
     with tf.control_dependencies([_check_pixels(tf.reduce_max(pixels))]):
@@ -226,14 +226,14 @@ def decode_plan(encoded: tf.Tensor, shape: tf.Tensor, crop: Crop) -> DecodePlan:
     # have no effect in a data set's function.
     with tf.control_dependencies([shape]):
         is_jpeg = is_whole_jpeg(tf.identity(encoded))
-    axis = encoded.shape.ndims  # Not -1, which TensorFlow's inference of shapes does not know.
+    axis = encoded.shape.ndims  # Not -1, which TensorFlow's inference of shapes does not support.
     whole = tf.zeros_like(left), tf.zeros_like(left), shape[..., 0], shape[..., 1]
     box = tf.where_v2(
         is_jpeg[..., tf.newaxis],
         tf.stack([crop.top, left, crop.height, right - left], axis),
         tf.stack(whole, axis),
     )
-    # All sides but those of the image itself are in numbers, three for each pixel of a row.
+    # A row of the decoded matrix has three numbers for each pixel.
     numbers = tf.constant([1, 3])
     return DecodePlan(
         is_jpeg,

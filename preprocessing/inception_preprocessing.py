@@ -1,7 +1,7 @@
 """The Inception preprocessing: random crop, resize, flip and colour in training; central crop in evaluation.
 
 `InceptionPreprocessing` draws the few numbers of a training image's distortion, and applies given numbers exactly. The
-functions with the documented names are made of its steps.
+functions with the documented names are composed of its steps.
 """
 
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple, Union
@@ -72,8 +72,8 @@ class InceptionPreprocessing(Preprocessing):
     def __init__(self, settings: Any):
         super().__init__(settings)
         # `tf.image.adjust_saturation` returns grey or black for some pixels next to a full turn of the hue, such as red
-        # ones whose green is a rounding error below their blue. If it followed the rounding to bytes, it could change a
-        # pixel by 206 levels. The fast colour is one shift.
+        # ones whose green is a rounding error below their blue. After rounding to bytes, it could change a pixel by 206
+        # levels. The fast colour distortion, a single shift, could not.
         self.finishes_bytes = self.settings.use_fast_color_distort
 
     def draw(self, image_shape: tf.Tensor, bbox: tf.Tensor, uniform: Uniform = tf.random.uniform) -> Distortion:
@@ -179,7 +179,7 @@ def _draw_index(count: int, uniform: Uniform) -> tf.Tensor:
 
 
 def central_crop(image_shape: tf.Tensor, central_fraction: float = CENTRAL_FRACTION) -> Crop:
-    """The box of `tf.image.central_crop`, for images' shapes [..., 3] and the fraction of their sides to keep."""
+    """The box of `tf.image.central_crop`, for shapes of images [..., 3] and the fraction of their sides to keep."""
     sides = tf.cast(image_shape[..., :2], tf.float64)
     begin = tf.cast((sides - sides * central_fraction) / 2, tf.int32)
     size = image_shape[..., :2] - 2 * begin

@@ -17,7 +17,7 @@ class Kind(NamedTuple):
     Attributes:
       make: makes its object, a `steps.Preprocessing`, of settings.
       settings: the names of the settings in `steps.Settings` that it takes, besides size and flip.
-      bytes_need: a setting that must be set if images are sent to the device as bytes; empty: none must.
+      bytes_need: a setting that must be set if images are sent to the device as bytes; empty if none must.
     """
 
     make: Callable[[Any], 'Preprocessing']

@@ -1,6 +1,6 @@
 """Sources of the random numbers of one image, or of a group of images that are drawn together.
 
-Those of a seed are a pure function of it, independent of what ran before, of parallelism, and of the group.
+The numbers of a seed are a pure function of it, independent of earlier draws, of parallelism, and of the group.
 """
 
 from typing import Any, Callable, Optional, Sequence
@@ -18,7 +18,7 @@ _CALL_SHIFT = 56
 
 
 class StatelessUniform:
-    """Draws uniform numbers like `tf.random.uniform`; those of the n-th call are a pure function of (seed, n).
+    """Draws uniform numbers like `tf.random.uniform`; the n-th call is a pure function of (seed, n).
 
     Calls are counted when the graph is built. A call inside a function of `Dataset.map` is therefore one call, and
     gives different numbers to elements with different seeds. Numbers of different seeds or calls are independent,
@@ -76,5 +76,5 @@ def uniform_of(seed: Optional[tf.Tensor], images: Optional[int] = None) -> Unifo
 
 
 def uses_generators(uniform: Uniform) -> bool:
-    """Whether a source draws with TensorFlow's own generators, whose state no seed of an image determines."""
+    """Whether a source draws with TensorFlow's own generators, whose state is independent of images' seeds."""
     return uniform is tf.random.uniform or isinstance(uniform, UnseededUniform)

@@ -1,7 +1,7 @@
 """The steps of every preprocessing, draw, crop, resize and finish, and the operations on pixels that they share.
 
 Each kind of preprocessing is an object with these methods, in a module of its own. The input pipeline and the infeed
-call nothing else, and the functions with the documented names are made of them.
+call nothing else, and the functions with the documented names are composed of these methods.
 """
 
 import abc
@@ -71,8 +71,8 @@ class Preprocessing(abc.ABC):
     """A kind of preprocessing with its settings.
 
     A training image takes the steps `draw`, `crop`, decoding of the crop, `resize`, `finish`. An evaluation image takes
-    the same steps without `draw`. If the host sends resized images as bytes, it sends the numbers from `pack` with
-    those of training, and the device finishes the batch with the distortions from `unpack`.
+    the same steps without `draw`. If the host sends resized images as bytes, it adds the numbers from `pack` to
+    training images, and the device finishes the batch with the distortions from `unpack`.
 
     Args:
       settings: a `Settings`, or an object that has them as attributes, such as the configuration of a run.
@@ -97,15 +97,15 @@ class Preprocessing(abc.ABC):
 
         A seed must give the same numbers in every version, so the order of the draws must not change. The shape is
         int32 [3], height, width and channels; for a group, [images, 3]. The boxes are float32 [1, boxes, 4], each ymin,
-        xmin, ymax, xmax as fractions of the image; they must not be used for a group. Of a group, each number is
-        [images, …], but a scalar where all images have the same.
+        xmin, ymax, xmax as fractions of the image; they must not be used for a group. For a group, each number is
+        [images, …], or a scalar if all images have the same.
         """
 
     @abc.abstractmethod
     def crop(self, image_shape: tf.Tensor, distortion: Any = None) -> Any:
-        """The window of a distortion, or the central one of evaluation: `crop`, the pixels to decode, and more.
+        """The window of a distortion, or the central window of evaluation; its `crop` is the box to decode.
 
-        For a group, of shapes [images, 3] and their distortions, the parts of the window are [images, …].
+        For a group, with shapes [images, 3] and their distortions, the parts of the window are [images, …].
         """
 
     @abc.abstractmethod
@@ -114,13 +114,13 @@ class Preprocessing(abc.ABC):
 
     @abc.abstractmethod
     def steps_of_evaluation(self) -> List[Dict[str, Any]]:
-        """The crop and the resizing of evaluation, as `tools/export/prepare.py` takes them: a dict of one key each."""
+        """The crop and the resizing of evaluation, each a dict of one key, for `tools/export/prepare.py`."""
 
     def finish(self, image: tf.Tensor, distortion: Any = None) -> tf.Tensor:
         """Applies the rest of a distortion, here the flip, to a resized image, and scales it for the network.
 
-        The image is float32 [height, width, 3], in [0, 255]; in evaluation, without a distortion, and with those from
-        `unpack`, also a batch of images.
+        The image is float32 [height, width, 3], in [0, 255]. Without a distortion, as in evaluation, and with the
+        distortions from `unpack`, it may be a batch of images.
         """
         return self.scale(image if distortion is None else apply_flip(image, distortion.flip))
 
@@ -133,7 +133,7 @@ class Preprocessing(abc.ABC):
         return tf.stack([tf.cast(distortion.flip, tf.float32)])
 
     def unpack(self, numbers: tf.Tensor) -> Any:
-        """The distortions of a batch, for `finish`, of the numbers of each image from `pack`, [images, numbers]."""
+        """The distortions of a batch, for `finish`, from the numbers that `pack` made of each, [images, numbers]."""
         return Flip(numbers[:, 0] > 0.5)
 
     def unscaled(self, images: tf.Tensor) -> tf.Tensor:
@@ -150,14 +150,14 @@ class Preprocessing(abc.ABC):
     ) -> tf.Tensor:
         """Decodes, crops and resizes an encoded image: float32 [height, width, 3], in [0, 255].
 
-        The shape is from `image_shape`, if it is known already; without a distortion, the crop is that of evaluation.
+        The shape is from `image_shape`, if it is known already; without a distortion, the crop of evaluation is used.
         """
         shape = image_shape(encoded) if shape is None else shape
         window = self.crop(shape, distortion)
         return self.resize(decode_crop(encoded, shape, window.crop), window)
 
     def resize_decoded(self, image: tf.Tensor, distortion: Any = None) -> tf.Tensor:
-        """Crops and resizes a decoded image, [any height, any width, 3], with the bits of `resize_encoded`."""
+        """Crops and resizes a decoded image, [any height, any width, 3], bit for bit like `resize_encoded`."""
         window = self.crop(tf.shape(image), distortion)
         return self.resize(apply_crop(image, window.crop), window)
 

@@ -93,7 +93,7 @@ class VggPreprocessing(Preprocessing):
         return Window(crop, tf.cast(box, tf.float32), tf.reduce_any(step < 1.0, -1))
 
     def resize(self, pixels: tf.Tensor, window: Window) -> tf.Tensor:
-        """Resizes bilinearly, to the result of resizing the whole image and then cropping."""
+        """Resizes bilinearly, with the same result as resizing the whole image and then cropping."""
         # Bilinear resizing repeats the image's last pixels beyond its edge.
         pixels = tf.cond(window.is_enlarged, lambda: _with_last_pixels_repeated(pixels), lambda: pixels)
         return sample(pixels, window.box, *self._size)
@@ -130,7 +130,7 @@ def resized_size(image_shape: tf.Tensor, side: tf.Tensor) -> tf.Tensor:
 
 def _with_last_pixels_repeated(pixels: tf.Tensor) -> tf.Tensor:
     """Adds a copy of the last row and of the last column to an image [height, width, 3]."""
-    # TensorFlow concatenates whole rows, but `tf.pad` mirrors single values, in 50 times as long.
+    # TensorFlow concatenates whole rows; `tf.pad` mirrors single values, which takes 50 times as long.
     shape = tf.shape(pixels)
     rows = tf.reshape(pixels, [shape[0], -1])
     rows = tf.concat([rows, rows[:, -3:]], 1)

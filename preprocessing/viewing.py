@@ -1,7 +1,7 @@
 """Decodes images as viewers show them: turned by their EXIF orientation, and laid on white where they are transparent.
 
-It takes TensorFlow's operations alone, so that an exported network needs no Python for the files of its users. EXIF:
-CIPA DC-008, 4.6. Its place is APP1 in JPEG (4.7.2); that of other formats is not read.
+All operations are TensorFlow's, so that an exported network reads users' files without Python. EXIF is defined by CIPA
+DC-008, 4.6; its place in JPEG is APP1 (4.7.2). EXIF data of other formats is not read.
 """
 
 from typing import Any, Tuple
@@ -14,8 +14,8 @@ from preprocessing.steps import Preprocessing
 
 # The orientation of pixels that are stored as viewers show them.
 UPRIGHT = 1
-# By orientation, from 0: whether the rows are stored in reverse order, the columns, and the colours; from 5 on, those
-# of the transposed image.
+# By orientation, from 0: whether rows, columns and colours are stored in reverse order. From 5 on, rows and columns are
+# those of the transposed image.
 _REVERSED = [[value in (3, 4, 7, 8), value in (2, 3, 6, 7), False] for value in range(9)]
 _TRANSPOSED = 5
 _OPAQUE = 255
@@ -28,15 +28,15 @@ _ENTRY_BYTES = 12
 # The places of the tag, type, count and value of an entry, by their bytes from high to low.
 _BIG_ENDIAN, _LITTLE_ENDIAN = [*range(10)], [1, 0, 3, 2, 7, 6, 5, 4, 9, 8]
 
-# Bytes from a marker of JPEG to the next one, without a segment's (ITU-T T.81, table B.1): 1 for a byte that fills, 2
-# for a marker without a segment; 0 for others, and -1 for those after which no EXIF data comes.
+# Bytes from a JPEG marker to the next one, besides the segment (ITU-T T.81, table B.1): 1 for a fill byte, 2 for a
+# marker without a segment, 0 for others; -1 for markers after which no EXIF data comes.
 _STANDALONE, _LAST = {0x01, *range(0xD0, 0xD9)}, {0xD9, 0xDA}
 _STEPS = [2 * (marker in _STANDALONE) - (marker in _LAST) for marker in range(0xFF)] + [1]
 _MARKER = 0xFF
 # The marker APP1 and the name of its data, by their places in a segment; between them is its length.
 _PLACES, _EXIF = [0, 1, 4, 5, 6, 7, 8], [*b'\xff\xe1Exif\0']
 _LEAST_BYTES = 7  # The length of a segment with this name counts itself and the name.
-# Segments begin after the first marker. One has its EXIF data after its marker, the length, and the name and a zero.
+# Segments begin after the first marker. EXIF data follows its segment's marker, length, name and a zero.
 _BEGIN, _CONTENT = 2, 10
 _HEADER_BYTES = 9
 # The segments that are searched: a file of a million empty ones would occupy a server for a minute.
@@ -66,7 +66,7 @@ def exif_orientation(encoded: tf.Tensor) -> tf.Tensor:
     fields = tf.gather(rows, tf.where(is_little, _LITTLE_ENDIAN, _BIG_ENDIAN), axis=1)
     is_same = tf.equal(fields, _ENTRY)
     has_tag = tf.reduce_all(tf.logical_or(is_same, _IS_BEHIND_TAG), 1)
-    # The first of equal values.
+    # Of equal values, top_k returns the first.
     first = tf.math.top_k(tf.cast(has_tag, tf.int32), 1).indices
     is_orientation = tf.reduce_all(tf.logical_or(tf.gather(is_same, first), _IS_VALUE))
     value = tf.cast(tf.gather(fields, first)[0, -1], tf.int32)
@@ -143,8 +143,8 @@ def _on_white(pixels: tf.Tensor) -> tf.Tensor:
 def resize_as_viewed(encoded: tf.Tensor, preprocessing: Preprocessing) -> tf.Tensor:
     """Decodes, crops and resizes an encoded image as `predict` and exports do: float32 [height, width, 3] in [0, 255].
 
-    The image is turned by its EXIF orientation, and laid on white where it is transparent. The others are prepared as
-    by `Preprocessing.resize_encoded`, to the bit.
+    The image is turned by its EXIF orientation, and laid on white where it is transparent. The result for other images
+    equals that of `Preprocessing.resize_encoded`, to the bit.
     """
     shape, orientation = image_shape(encoded), exif_orientation(encoded)
     return tf.cond(

@@ -12,7 +12,7 @@ print_help() {
 # Sets $name to a flag with two dashes: the program accepts -FLAG for --FLAG.
 spell() { case $1 in --*) name=$1 ;; -*) name=-$1 ;; *) name= ;; esac }
 
-# Sets what is for this script, or ends it; fails for a flag of the program.
+# Applies a flag of this script, or ends the script; fails for a flag of the program.
 parse_flag() {
   spell "$1"
   case $name in
@@ -52,7 +52,7 @@ parse_flag() {
   esac
 }
 
-# Sets what depends on the architecture, and refuses what the other one needs.
+# Sets the variables that depend on the architecture, and refuses flags that only the other one has.
 choose_architecture() {
   tpu=$architecture
   resource=$tpu
@@ -75,7 +75,7 @@ choose_architecture() {
 # Ends the script unless the value of a variable matches as a whole: check VARIABLE PATTERN ADVICE.
 check() {
   eval "value=\${$1-}"
-  # To grep, each line is a value.
+  # grep would check each line as a value of its own.
   case $value in
     *[[:cntrl:]]*) ;;
     *) if printf '%s\n' "$value" | LC_ALL=C grep -qxE "$2"; then return; fi ;;
@@ -92,7 +92,7 @@ check_type() {
   esac
   check TPU_TYPE "$(printf '%s' "$types" | sed 's/ /|/g')" "one of $types"
   cores=${TPU_TYPE#*-}
-  # A host has 8 cores: a TPU of more is a slice of several hosts, and has another image.
+  # A host has 8 cores: a larger TPU is a slice of several hosts, and has another image.
   if [ "$cores" -gt 8 ]; then pod=-pod; fi
 }
 
@@ -173,7 +173,7 @@ check_files() {
     spell "$flag"
     case $name in
       --*=gs://* | --class_weights=balanced) ;;
-      # Other patterns of files begin in DATA_DIR.
+      # Relative patterns of files begin in DATA_DIR.
       --class_weights=?* | --init_from=?* | --flagfile=?* | --train_files=[/~]* | --eval_files=[/~]*)
         fail "$flag: names a file of this machine, which the new TPU VM does not have; copy it to gs://BUCKET/FOLDER," \
           'and name it there (the flags of a --flagfile can be given to this script)'

@@ -1,7 +1,7 @@
 # shellcheck shell=sh
-# The end of the script: signals, and the cleanup that deletes what was made.
+# The end of the script: signals, and the cleanup that deletes the created resource.
 
-# Sends a signal to the running command and to what it started.
+# Sends a signal to the running command and its child processes.
 signal_command() { kill -s "$1" -- "-$!" 2>/dev/null || kill -s "$1" "$!" 2>/dev/null; }
 
 # shellcheck disable=SC2317  # clean_up calls it.
@@ -25,7 +25,7 @@ wait_for_command() {
 }
 
 # shellcheck disable=SC2317  # clean_up calls it.
-# Says what is waited for. From now on, Ctrl-C ends the waiting, even before it has begun.
+# Announces a wait. From now on, Ctrl-C ends it, even before it begins.
 announce() {
   hurry=
   trap 'hurry=1' INT QUIT
@@ -67,7 +67,7 @@ clean_up() {
   esac
   running=
   if [ -n "$job" ]; then stop_on_vm; fi
-  # Even after a signal: the same command does not resume while the name is taken.
+  # Even after a signal: the same command cannot resume while the name is taken.
   if [ -n "$made" ] && ! delete_it; then code=2; fi
   rm -f "$archive"
   case $scratch in /dev/null) ;; *) rm -rf "$scratch" ;; esac

@@ -58,8 +58,8 @@ launch() {
   exec "$@"
 }
 
-# Prepares the files of what gcloud prints. Some systems clean /tmp during a long run, and a disk may be full: neither
-# may keep a TPU from being deleted, and only what gcloud prints tells whose it is.
+# Prepares the files for gcloud's output, which tells whose a TPU is. Some systems clean /tmp during a long run, and a
+# disk may be full: neither may keep the TPU from being deleted.
 prepare_files() {
   for place in "$scratch" "${TMPDIR:-/tmp}" "$here" /dev/shm; do
     if [ "$place" != "$scratch" ]; then scratch=$(mktemp -d "$place/.run_tpu.XXXXXX" 2>/dev/null) || continue; fi
@@ -100,12 +100,12 @@ setting() {
   printf '%s' "$value"
 }
 
-# Whether the error message of the last failed gcloud command matches. Names in it, such as that of a project "billing",
-# are no reasons.
+# Whether the error message of the last failed gcloud command matches. Names of projects in it, such as "billing", are
+# ignored.
 said() { sed "s|projects/[^[:space:]]*||g" "$errors" | grep -qiE "$1"; }
 
-# Explains the last failed gcloud command; whether it was denied for good. What is "not found", but was before, may be
-# found later.
+# Explains the last failed gcloud command, and returns whether it was denied for good. A resource that is "not found",
+# but was found before, may be found again later.
 is_lasting() {
   explain
   [ "$kind" = lasting ] && ! said 'not[ _]found|404|gcloud does not start'

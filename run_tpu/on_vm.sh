@@ -2,16 +2,16 @@
 # Runs a program on a TPU VM so that it outlives the SSH connection that started it. run_tpu.sh copies this file there,
 # into ~/.run_tpu, and calls it:
 #
-#   on_vm.sh start RUN COMMAND…      unpack ~/run_tpu.tar.gz, if it is there, and start COMMAND as the run RUN; fail if
-#                                    another run is there, and say whether it is of the same COMMAND
+#   on_vm.sh start RUN COMMAND…      unpack ~/run_tpu.tar.gz, if it exists, and start COMMAND as the run RUN; fail if
+#                                    another run is active, and say whether it is of the same COMMAND
 #   on_vm.sh log RUN LINES SECONDS   wait for news, at most SECONDS; print the log of RUN after its first LINES lines, and
 #                                    the state of RUN
 #   on_vm.sh stop RUN LINES SECONDS  send SIGTERM to the program, wait SECONDS for its end, and do the same as log
 #
 # Each may be repeated after a broken connection: gcloud does so by itself.
 #
-# The program runs in a session of its own (setsid), with its output in a file: nothing of it hangs on the connection,
-# and no hangup reaches it. A unit of systemd would need root, or a user whose units outlive his login.
+# The program runs in a session of its own (setsid), with its output in a file: it does not depend on the connection,
+# and no hangup reaches it. A unit of systemd would need root, or a user whose units outlive the login.
 set -eu
 cd "$(dirname -- "$0")/.."
 self=$PWD/run_tpu/on_vm.sh action=$1 run=$2
@@ -48,7 +48,7 @@ start() {
       exit 3
     fi
   fi
-  # If it exists, an earlier attempt of the same start came through.
+  # If the folder exists, an earlier attempt of the same start succeeded.
   mkdir "$run" 2>/dev/null || return 0
   for old in run_tpu.sh-*; do
     if [ "$old" != "$run" ]; then rm -rf "$old"; fi
@@ -80,8 +80,7 @@ supervise() {
   mv "$run/code.new" "$run/code"
 }
 
-# Waits for news, so that a connection is worth its costs: for the end of the program, or for at least 10 seconds of new
-# output.
+# Waits for news that is worth the cost of a connection: the end of the program, or at least 10 seconds of new output.
 await_news() {
   clock
   begin=$seconds
@@ -97,9 +96,9 @@ await_end() {
   while ask "$run" && [ "$state" = running ] && clock && [ "$seconds" -lt "$until_second" ]; do sleep 0.2; done
 }
 
-# Prints a header, the log after the first lines, and a last line with the number of lines and the state. After a
-# connection that broke within a line, the header begins a new one. The last line ends with a period: one that was cut
-# off is not taken for the state. The exit code is 0 only if the program has succeeded.
+# Prints a header, the log after the first lines, and a last line with the number of lines and the state. If a connection
+# broke within a line, the header begins a new one. The last line ends with a period, so that a truncated one is not
+# taken for the state. The exit code is 0 only if the program has succeeded.
 report() {
   ask "$run"
   total=0

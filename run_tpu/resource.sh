@@ -1,5 +1,5 @@
 # shellcheck shell=sh
-# The TPU: asking for it, creating it and deleting it.
+# The TPU: querying, creating and deleting it.
 #
 # There are four kinds of resources: vm (a TPU VM, or a slice of several), queue (a queued resource, which makes a TPU
 # VM of the same name when there is capacity), node (a TPU node), and machine (which does a run for Cloud Shell).
@@ -35,8 +35,8 @@ erase() {
 
 list() { manage quietly "$1" list '--format=value(name)'; }
 
-# Whether a resource is gone: gcloud has just said so of its own path, and a list that succeeds does not hold it. Nothing
-# else means this: a command, a host or an account that is "not found" says nothing about the resource.
+# Whether a resource is gone: gcloud has just reported its path as not found, and a successful list does not contain it.
+# Other errors do not count: a command, a host or an account may be "not found", too.
 is_gone() {
   case $1 in
     queue) path=locations/$ZONE/queuedResources ;;
@@ -47,17 +47,17 @@ is_gone() {
   path="projects/($(printf '%s' "$PROJECT" | sed 's/[.]/[.]/g')|[0-9]+)/$path/$TPU_NAME"
   grep -qE "(^|[^/[:alnum:]])${path}['\"]? (was |is )?not found" "$errors" || return 1
   list "$1" || return 1
-  # A list that lacks a zone, or may lack something, proves nothing.
+  # A list that may be incomplete proves nothing.
   if said 'zone|region|location|incomplete|partial|did not|unreachable|respond|denied|unavailable'; then return 1; fi
-  # In a trap, bash takes a return without a number for the exit code before the trap.
+  # In a trap, bash replaces the missing number of a return with the exit code before the trap.
   if ! grep -qE "(^|/)$TPU_NAME([[:space:]]|\$)" "$output"; then return 0; fi
   echo "gcloud lists $TPU_NAME, but does not describe it" >"$errors"
   return 1
 }
 
-# Asks for a resource with the name of the TPU. Sets $state to its state (READY, PREEMPTED …), to NOT_FOUND if it is
+# Queries a resource with the name of the TPU. Sets $state to its state (READY, PREEMPTED …), to NOT_FOUND if it is
 # gone, to UNKNOWN if gcloud fails otherwise, or to an empty string if gcloud prints no state; and sets $type, $version
-# and $description. $missing counts the answers in a row that it is gone.
+# and $description. $missing counts the consecutive answers that it is gone.
 ask_for() {
   if [ "$1" != "$asked" ]; then missing=0; fi
   asked=$1
@@ -94,14 +94,14 @@ ask_for() {
   fi
 }
 
-# Moves the first of the fields in $line, which are separated by tabs, to $field.
+# Moves the first tab-separated field of $line to $field.
 next_field() {
   field=${line%%"$tab"*}
   line=${line#"$field"}
   line=${line#"$tab"}
 }
 
-# Whether the TPU that ask_for found is lost: it does not come back.
+# Whether the TPU that ask_for found is lost for good.
 is_lost() {
   case $state in PREEMPTED | TERMINATED | STOPPING | STOPPED | DELETING | NOT_FOUND) return 0 ;; esac
   return 1
@@ -112,7 +112,7 @@ cannot_say() {
   fail_because "gcloud cannot tell whether the $noun $TPU_NAME exists in $ZONE"
 }
 
-# Ends the script unless the state of the TPU, before the run, is the needed one.
+# Ends the script unless the TPU is in the state that the run needs at its start.
 check_state() {
   case $create$state in
     1 | 1UNKNOWN)
@@ -172,7 +172,7 @@ create_it() {
   return 1
 }
 
-# An error of the operation, not of the request, comes when the resource may be on its way.
+# If the operation failed, not the request, the resource may still appear.
 creation_failed() {
   cat "$errors" >&2
   if is_lasting || [ "$kind" = refused ]; then
@@ -202,8 +202,8 @@ create_tpu() {
 }
 
 # Waits until a resource of a kind is in the wanted state: await KIND STATE TRANSIENT LIMIT. It asks at most LIMIT
-# times in a row while the state is one of TRANSIENT or unknown; without a LIMIT, as often as it takes; but at most ten
-# times in a row for a resource that Google Cloud does not find: it may take a while to find what it has just made.
+# times while the state is one of TRANSIENT or unknown; without a LIMIT, as often as it takes. A new resource may not be
+# found at once: it may be missing for up to ten answers in a row.
 await() {
   attempt=0 failures=0 before=
   while :; do
@@ -232,7 +232,7 @@ await() {
 # Whether the resource that ask_for found was made by this start: no other start has its description.
 is_ours() { [ "$description" = "$mark" ]; }
 
-# Whether gcloud did not say whose a resource is that this start has certainly made.
+# Whether this start has certainly made the resource, but gcloud did not print its description.
 is_unnamed() { [ -n "$sure" ] && [ -z "$description" ]; }
 
 # Ends the script if the TPU that ask_for found is not the one that this start made.
@@ -242,8 +242,8 @@ must_be_ours() {
   fail "$TPU_NAME: this $noun was made by another start, or its description was edited; choose another TPU_NAME"
 }
 
-# Sets $enough to the number of answers in a row after which a resource is taken for gone. After a creation without an
-# answer it may still appear, and after one that succeeded it is not found at once.
+# Sets $enough to the number of answers in a row after which a resource is taken for gone. A resource may still appear
+# if its creation was not answered, and is not found at once if its creation succeeded.
 count_answers() {
   if [ -n "$denied$requested" ]; then
     enough=1
@@ -256,8 +256,8 @@ count_answers() {
   fi
 }
 
-# Deletes the resource that was created, and asks until it is gone. What is not known to be of this start is kept. Fails
-# if something that this start has certainly made may be left, whatever its description says.
+# Deletes the created resource, and asks until it is gone. Keeps a resource that is not known to be of this start. Fails
+# if a resource that this start has certainly made may be left, whatever its description says.
 delete_it() {
   attempt=0 requested=''
   while [ "$attempt" -lt 10 ]; do

@@ -2,11 +2,11 @@
 # The run on a TPU VM: copying the program there, starting it, following its log and stopping it. on_vm.sh does the work
 # there.
 #
-# The log is fetched piece by piece, with one short SSH connection for each. A connection that breaks costs nothing
-# then: the piece is asked for again. A stream could not be resumed exactly, because gcloud itself repeats an SSH command
-# after a broken connection, up to ten times.
+# The log is fetched piece by piece, with one short SSH connection for each. If a connection breaks, nothing is lost: the
+# piece is fetched again. A stream could not be resumed exactly, because gcloud itself repeats an SSH command after a
+# broken connection, up to ten times.
 
-# What the program consists of; this machine's environments, results and caches stay here.
+# The files of the program, without this machine's environments, results and caches.
 files='run run_tpu setup.py pyproject.toml README.md LICENSE requirements.lock requirements-2.15.lock compat console
 data inception_v3 inception_v3_tpu preprocessing tools'
 
@@ -16,7 +16,7 @@ on_vm() {
   caller=$1
   shift
   command="$(show sh .run_tpu/run_tpu/on_vm.sh "$@")"
-  # The archive is there after each copy_program.
+  # The archive exists after each copy_program.
   if [ "$1" = start ]; then
     command="mkdir -p .run_tpu && { [ ! -f run_tpu.tar.gz ] || tar -xzf run_tpu.tar.gz -C .run_tpu run_tpu; } && $command"
   fi
@@ -34,7 +34,7 @@ copy_program() {
 }
 
 # Repeats a command that connects to the TPU VM until it succeeds. A new TPU VM may need a few minutes to accept
-# connections. Fails if the TPU VM is lost. If a run of this program is there, it is the one to follow.
+# connections. Fails if the TPU VM is lost. If a run of this program is active there, that run is followed.
 reach() {
   attempts=0
   while ! "$@"; do
@@ -70,7 +70,7 @@ reach() {
 train_on_vm() {
   if [ -z "$prepared" ]; then reach copy_program || return 1; fi
   set -- ./run --tf=image python -m inception_v3.main "$@"
-  # The servers of a slice own its TPUs: the program must not open those of its own host. It finds them by the name.
+  # The servers of a slice own its TPUs, so the program must not open those of its own host. It finds the servers by name.
   if [ -n "$pod" ]; then set -- env TPU_LOAD_LIBRARY=0 TPU_NAME="$TPU_NAME" "$@"; fi
   runs=$((runs + 1))
   run=$mark-$runs job=1
@@ -78,7 +78,7 @@ train_on_vm() {
     job=
     return 1
   fi
-  # Of a run of this start that is still there, these lines are shown already.
+  # The lines of an earlier run of this start that is still active have already been shown.
   if [ "$run" = "$mark-$runs" ]; then lines=0; fi
   prepared=1
   follow
@@ -87,7 +87,7 @@ train_on_vm() {
 # Prints the log of the program until the program ends, and returns its exit code; 1 if it or the TPU VM is lost.
 follow() {
   failures=0 patience=50
-  # An answer takes less than the time limit of gcloud.
+  # An answer must take less than the time limit of gcloud.
   if [ "$TIMEOUT_SECONDS" -lt 100 ]; then patience=$((TIMEOUT_SECONDS / 2)); fi
   while :; do
     piece=
@@ -97,7 +97,7 @@ follow() {
     on_vm quietly log "$run" "$lines" "$patience" || status=$?
     silent=
     print_piece
-    # Without a place for its text, the exit code is what is left of the answer.
+    # If the text of the answer could not be stored, its exit code remains.
     if [ "$status" -eq 0 ] && [ "$output" = /dev/null ]; then piece='ended 0'; fi
     if [ -n "$dry_run" ]; then
       job=
@@ -137,7 +137,7 @@ follow() {
 }
 
 # Prints the piece of the log in $output, and sets $piece to the state of the program (running, ended CODE or gone), and
-# $lines to the number of lines so far. Without its last line, a piece is incomplete, and is not printed.
+# $lines to the number of lines so far. A piece without its last line is incomplete, and is not printed.
 print_piece() {
   if [ -n "$dry_run" ]; then return; fi
   ended=$(sed -n "/^$run end [0-9]* .*\\.\$/{s/^$run end //;s/\\.\$//;p;q;}" "$output")

@@ -15,15 +15,15 @@ from compat.tensorflow import either
 from data.tar import layout
 from data.tar.layout import BLOCK, Label, Problem
 
-# The bytes of a number. Those of an empty header, zeros, are among them.
+# The bytes of a number, including zero, of which an empty header consists.
 _NUMERIC = b'01234567' + layout.BLANKS
 # Four of the eight bytes of a word.
 _EVEN_BYTES = 0x00FF00FF00FF00FF
-# The field of a header with the name, and its length.
+# The place of the name in a header, and its length.
 _NAME, _FIELD = 0, 100
 # Each byte as a character: bytes in any encoding become valid UTF-8, which regular expressions need.
 _CHARACTERS = [chr(byte).encode() for byte in range(256)]
-# The key of a name, up to the first dot of the file name, and its extension; otherwise, nothing.
+# Matches the key of a name, up to the first dot of the file name, and its extension; otherwise, nothing.
 _KEY_AND_EXTENSION = r'^(?s:((?:.*/)?[^./]+)\.([^/]*))$|^(?s:.*)$'
 
 
@@ -40,9 +40,9 @@ class Remainder(NamedTuple):
     """The remainder of a shard after the samples of a window, four scalars."""
 
     start: tf.Tensor  # int64, the position in the window of the next window's first byte.
-    needed: tf.Tensor  # int64, the bytes from there on without which no further sample is complete.
+    needed: tf.Tensor  # int64, the fewest bytes from there on that can complete another sample.
     is_read: tf.Tensor  # bool, whether the last sample has been found: only the zeros after it are unchecked.
-    is_unusable: tf.Tensor  # bool, whether nothing that follows can be used. The reason is among the samples.
+    is_unusable: tf.Tensor  # bool, whether the remainder is unusable. The reason is among the samples.
 
 
 class Files(NamedTuple):
@@ -56,16 +56,16 @@ class Files(NamedTuple):
 def find(raw: tf.Tensor, remaining: tf.Tensor, label: Label) -> Tuple[Samples, Remainder]:
     """Finds the samples of a window, which begins with a header.
 
-    `raw` is uint8 [bytes], the window; `remaining` has the bytes of the shard from its beginning on.
+    `raw` is uint8 [bytes], the window; `remaining` is the number of bytes of the shard from the window's beginning on.
     """
     places, rows, sizes, stop_place, has_end = _headers(raw)
     types, starts, count = rows[:, 156], (places + 1) * BLOCK, size_of(places)
     is_truncated = starts + sizes > remaining
     problem, is_last = _end(raw, stop_place, has_end, tf.reduce_any(is_truncated), remaining)
-    # A member has its header, and before it those with its extensions.
+    # The headers with a member's extensions precede its own header.
     member = tf.cumsum(tf.cast(tf.logical_not(is_one_of(types, layout.EXTENSIONS)), tf.int64), exclusive=True)
     begins = tf.gather(tf.math.unsorted_segment_min(places * BLOCK, member, count + 1), member)
-    # As webdataset and `tar-shards` write them.
+    # The headers that webdataset and `tar-shards` write.
     is_plain = tf.reduce_all(tf.logical_and(tf.equal(types, ord('0')), tf.equal(rows[:, layout.PREFIX], 0)))
     names = either(is_plain, _plain_names, _any_names, raw, rows, starts, sizes, member)
 
@@ -89,7 +89,7 @@ def find(raw: tf.Tensor, remaining: tf.Tensor, label: Label) -> Tuple[Samples, R
         is_part=tf.logical_or(tf.strings.regex_full_match(extensions, layout.PARTS), is_truncated),
         is_truncated=is_truncated,
     )
-    # The last sample may go on in the next window. Without samples, that one begins with the last member.
+    # The last sample may continue in the next window. Without samples, the next window begins with the last member.
     complete = size_of(is_sample)
     complete = select(is_last, complete, tf.maximum(complete - 1, 0))
     begin = tf.concat([tf.boolean_mask(tf.gather(begins, parts), is_first), begins[-1:], [0]], 0)[complete]
@@ -115,8 +115,8 @@ def _headers(raw: tf.Tensor) -> Tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor
     """
     count = size_of(raw) // BLOCK
     blocks = tf.reshape(raw[: count * BLOCK], [-1, BLOCK])
-    # Few blocks of image data have such bytes in these places, so few are examined further: the magic begins here, and
-    # the checksum ends.
+    # The first byte of the magic and the last bytes of the checksum: few blocks of image data have such bytes in these
+    # places, so few are examined further.
     may_be = all_of(
         is_one_of(blocks[:, 257], layout.MAGIC_BEGINS), *[is_one_of(blocks[:, at], _NUMERIC) for at in (149, 151)]
     )
@@ -195,8 +195,8 @@ def chain(places: tf.Tensor, after: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
     """Follows the chain of headers from position 0 to the first position that is not a candidate.
 
     Each iteration doubles the number of known headers and the length of a jump. `places` has the positions of the
-    candidates, `after` that of the next header if a candidate is one, both int64 [candidates]; there are `count`
-    positions. Returns the headers in order, as indices of `places`.
+    candidates, `after` the position of the next header if the candidate is a header, both int64 [candidates]; there are
+    `count` positions. Returns the headers in order, as indices of `places`.
     """
     candidates = size_of(places)
     # The candidate at each position, and the successor of each candidate; the value `candidates` means none.
@@ -251,14 +251,14 @@ def _any_names(raw: tf.Tensor, rows: tf.Tensor, starts: tf.Tensor, sizes: tf.Ten
     contents; `member` int64 [headers], the number of the member that each header belongs to.
     """
     types, order = rows[:, 156], tf.range(size_of(starts))
-    # POSIX splits a long name over two fields, to be joined by a slash. Elsewhere, the second field has other values.
+    # POSIX splits a long name over two fields, to be joined by a slash. Other formats use the second field otherwise.
     is_posix = tf.reduce_all(tf.equal(rows[:, 257:263], [*layout.POSIX_MAGIC]), axis=1)
     prefix = tf.where_v2(is_posix, _field(raw, rows, starts, layout.PREFIX, 155), '')
     slash = tf.where_v2(tf.equal(prefix, ''), '', '/')
     field = tf.strings.join([prefix, slash, _field(raw, rows, starts, _NAME, _FIELD)])
     is_long, is_pax = is_one_of(types, layout.LONG_NAME), is_one_of(types, layout.PAX)
     content = strings_at(raw, starts, select(tf.logical_or(is_long, is_pax), sizes, 0))
-    # The values in the last extension of each member that has one, and in the fields of the others.
+    # The name in the last extension of each member; in its fields, if it has no extension.
     extended = tf.where_v2(is_long, tf.strings.join(['=', content]), _pax_path(tf.where_v2(is_pax, content, '')))
     last = tf.math.unsorted_segment_max(select(tf.equal(extended, ''), -1, order), member, size_of(starts) + 1)
     last = tf.gather(last, member)
@@ -319,7 +319,7 @@ def _samples(
     is_part: tf.Tensor,
     is_truncated: tf.Tensor,
 ) -> Tuple[Samples, tf.Tensor]:
-    """The samples of files, and whether each is one, or is left out, bool [samples].
+    """The samples of files, and for each whether it is a sample or left out, bool [samples].
 
     All arguments are [files]; `sample`, int64, is the number of the sample of each file.
     """

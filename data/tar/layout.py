@@ -2,9 +2,9 @@
 
 The files of a sample are adjacent and share a key: their path up to the first dot of the file name, as in `000123.jpg`
 and `000123.cls`. The image is jpg, jpeg, png or ppm, and `cls` is its label in ASCII, 0 for the background;
-`--label_key` names another file for the label, or a key of a JSON file. Other files with the same key are ignored. Left
-out, and not counted as samples, are links, devices, files without a key, and keys without a file that ends like an
-image or `.cls`. Sparse files are not supported, nor sizes in pax headers, which files of 8 GiB and more have.
+`--label_key` names another file for the label, or a key of a JSON file. Other files with the same key are ignored.
+Links, devices, files without a key, and keys without a file name that ends like an image or in `.cls` are left out, and
+not counted as samples. Sparse files are not supported, nor sizes in pax headers, which files of 8 GiB and more have.
 
 `data.tar.shard` reads shards in Python, for checks and conversions; `data.tar.reader` in the input pipeline.
 """
@@ -16,10 +16,10 @@ from typing import List, NamedTuple, Tuple
 BLOCK = 512
 IMAGE_EXTENSIONS = ('jpg', 'jpeg', 'png', 'ppm')
 LABEL_EXTENSION = 'cls'
-# Extensions of images; and the ends of the extensions that make files a sample, even one that cannot be used.
+# Extensions of images; and the ends of the extensions that make files a sample, even an unusable one.
 IMAGES = '|'.join(IMAGE_EXTENSIONS)
 PARTS = rf'(?s:.*\.)?(?:{IMAGES}|{LABEL_EXTENSION})'
-# Names that can hold a label, and levels of lists and objects within a JSON file that holds one.
+# Values of `--label_key` that name a place, and the levels of lists and objects in a JSON file that holds a label.
 _LABEL_KEY = re.compile(r'[a-z0-9_-]{1,6}|json:[^"\\\x00-\x1f]+')
 _JSON_LEVELS = 16
 # The longest label with its white space, in bytes.
@@ -40,7 +40,7 @@ EXTENSIONS = b'LKxg'
 # GNU's sparse files, whose content has no fixed place.
 SPARSE = b'S'
 
-# The byte of a header where the second part of a long name begins, in POSIX archives.
+# The byte of a header at which the field with the first part of a long name begins, in POSIX archives.
 PREFIX = 345
 POSIX_MAGIC = b'ustar\0'
 # Byte 257 of a header: the first one of the magic of POSIX and GNU, or zero in the oldest archives.
@@ -50,7 +50,7 @@ BLANKS = b'\0\t\n\r '
 
 
 class Problem(enum.IntEnum):
-    """The reason why a sample cannot be used. Of several reasons, the lowest number other than 0 is reported."""
+    """The reason why a sample cannot be used. If there are several, the one with the lowest number is reported."""
 
     NONE = 0
     TRUNCATED = 1
@@ -107,8 +107,8 @@ class Label(NamedTuple):
     def replacements(self) -> List[Tuple[str, str]]:
         """Expressions and replacements that turn the text of a file into `=` and the digits of its whole number.
 
-        They mean the same to TensorFlow and Python; the text has a character for each byte. Afterwards, `LABEL_FOUND`
-        does not match other texts: in JSON, the key is missing at the top level, or its value has more than 18 digits.
+        They mean the same to TensorFlow and Python; the text has a character for each byte. Without a label, the result
+        does not match `LABEL_FOUND`: in JSON, if the key is missing at the top level, or has more than 18 digits.
         """
         if not self.key:
             return [(r'^[\x00\t\n\r ]*([0-9]+)[\x00\t\n\r ]*$|^(?s:.*)$', r'=\1')]
@@ -120,7 +120,7 @@ class Label(NamedTuple):
             (r'"[^"]*"', ''),
             (rf'^{blank}\{{', '{'),
             (rf'\}}{blank}$', '}'),
-            # A text that is no object leaves nothing.
+            # A text that is not an object leaves nothing.
             (r'^[^{](?s:.*)$', ''),
             (r'^\{((?s:.*))\}$', r'\1'),
             *[(r'[\[{][^\[\]{}]*[\]}]', '')] * _JSON_LEVELS,
@@ -130,7 +130,7 @@ class Label(NamedTuple):
 
 # The documented place of labels.
 DOCUMENTED_LABEL = Label()
-# What `Label.replacements` leaves of a text with a label.
+# The result of `Label.replacements` for a text with a label.
 LABEL_FOUND = rf'=[0-9]{{1,{LABEL_BYTES}}}'
 
 

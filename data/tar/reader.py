@@ -1,8 +1,8 @@
 """Reading tar shards in the input pipeline, with TensorFlow operations alone: a TPU's hosts have no Python.
 
-By hand, since a library for tar files needs Python.
+Written by hand, because libraries for tar files need Python.
 
-A shard is read piece by piece. A piece and what is left of the pieces before it are a window, in which
+A shard is read piece by piece. A piece and the rest of the pieces before it form a window, in which
 `data.tar.graph_samples` finds the samples. `data.tar.layout` defines a sample and its problems.
 """
 
@@ -18,8 +18,8 @@ from data.tar.graph_samples import Samples, all_of, select
 from data.tar.layout import BLOCK, DOCUMENTED_LABEL, Label, Problem
 from data.tf_example import ParsedRecord
 
-# Bytes of a shard in a piece. Of each file that is read, a few times as much is in memory. Finding the samples of a
-# piece takes hundreds of operations whatever it holds, so that a larger piece costs less per image.
+# Bytes in a piece of a shard. Each open file takes a few times as much memory. Finding the samples of a piece takes
+# hundreds of operations whatever its size, so a larger piece costs less per image.
 PIECE = 3 << 20
 # A piece is read in chunks. TensorFlow copies each one several times, which is faster within the processor's caches.
 _CHUNK = 1 << 16
@@ -28,11 +28,11 @@ _LOCAL_BUFFER = 1 << 18
 # Digits of the label at the beginning of a serialized sample.
 _LABEL_DIGITS = 20
 
-# What the next piece of a shard is searched for. After data that cannot be used, for nothing.
+# Stages of reading a shard: the next piece is searched for samples, checked for zeros or, after unusable data, ignored.
 _SAMPLES, _ZEROS, _NOTHING = range(3)
 
-# Between two windows, four scalars: int64 as above; int64, the position in the shard of the rest; int64, the bytes
-# without which the rest has no complete sample; string, the bytes after the last complete sample.
+# The state between two windows, four scalars: int64, the stage; int64, the position of the rest in the shard; int64,
+# the fewest bytes that can complete a sample in the rest; string, the rest: the bytes after the last complete sample.
 _State = Tuple[tf.Tensor, ...]
 
 
@@ -41,9 +41,9 @@ def reader(
 ) -> Callable[[tf.Tensor, tf.Tensor], tf.data.Dataset]:
     """A function from a shard's path and size in bytes to its samples in order, string scalars for `parse`.
 
-    Among the samples are unusable ones. A shard is in memory by pieces of `PIECE` bytes, and as many more as its
-    largest sample has; or as a whole, twice at first, where `is_read_whole`. `any_path` is one of the shards, or their
-    folder; `buffer_size` is that of the read-ahead buffer, in bytes.
+    The samples include unusable ones. Memory holds a piece of `PIECE` bytes, and as many more bytes as the largest
+    sample has; if `is_read_whole`, it holds the whole shard, at first twice. `any_path` is one of the shards, or their
+    folder; `buffer_size` is the size of the read-ahead buffer in bytes.
     """
     is_whole = is_read_whole(any_path)
     buffer = min(buffer_size, PIECE if remote.is_remote(any_path) else _LOCAL_BUFFER)
@@ -51,7 +51,7 @@ def reader(
     def read(path: tf.Tensor, size: tf.Tensor) -> tf.data.Dataset:
         size = tf.cast(size, tf.int64)
         pieces = _one_piece(path, size).batch(1) if is_whole else _pieces(path, size, buffer)
-        # After an empty piece, a shard without a byte is a window, too.
+        # The empty piece makes even a shard without a byte a window.
         all_pieces = pieces.concatenate(tf.data.Dataset.from_tensors(['']))
         stage, place, needed = (tf.constant(each, tf.int64) for each in (_SAMPLES, 0, BLOCK))
         begin: _State = (stage, place, needed, tf.constant(''))
@@ -65,7 +65,7 @@ def is_read_whole(any_path: str) -> bool:
     """Whether shards that are stored as this one, or in this folder, are loaded into memory as a whole.
 
     On s3://, TensorFlow takes a denied or failed read for the end of the file, and the error of a data set names no
-    file. `tf.io.read_file` can be followed by a check that does.
+    file. The result of `tf.io.read_file` can be checked, with an error that names it.
     """
     return remote.hides_refusals(any_path)
 
@@ -73,8 +73,8 @@ def is_read_whole(any_path: str) -> bool:
 def _pieces(path: tf.Tensor, size: tf.Tensor, buffer_size: int) -> tf.data.Dataset:
     """The content of a shard in pieces of up to `PIECE` bytes, each as string [chunks].
 
-    `FixedLengthRecordDataset` wants files of whole records, and to skip bytes it reads them. Therefore the odd chunk is
-    the first one.
+    `FixedLengthRecordDataset` requires files of whole records, and reads the bytes that it skips. Therefore the odd
+    chunk comes first.
     """
     chunk = min(_CHUNK, PIECE)
     first = (size - 1) % chunk + 1
@@ -123,7 +123,7 @@ def _search(size: tf.Tensor, label: Label, state: _State, piece: tf.Tensor) -> T
         return (after, place + begin, left.needed, tf.strings.substr(content, begin, length), *samples)
 
     def wait() -> Tuple[tf.Tensor, ...]:
-        # In this stage there is no rest before the piece.
+        # In the stage that checks zeros, no rest precedes the piece.
         has_data = tf.reduce_any(tf.not_equal(tf.io.decode_raw(content, tf.uint8), 0))
         is_after_end = tf.logical_and(tf.equal(stage, _ZEROS), has_data)
         problem = tf.fill([tf.cast(is_after_end, tf.int32)], tf.constant(int(Problem.AFTER_END), tf.int64))
@@ -150,7 +150,7 @@ def _serialize(content: tf.Tensor, samples: Samples) -> tf.data.Dataset:
 def parse(serialized: tf.Tensor, label_offset: int = 0) -> ParsedRecord:
     """Parses a sample of `reader`, a string scalar, or a group of samples, strings [samples].
 
-    Samples have no bounding boxes. `label_offset` is added to the label. One that cannot be used raises
+    Samples have no bounding boxes. `label_offset` is added to the label. An unusable sample raises
     `tf.errors.InvalidArgumentError` at run time.
     """
     # For an unusable sample, this is the beginning of its problem: not a number, so that the error quotes it.

@@ -1,7 +1,7 @@
 """Reading a tar shard in Python.
 
-Not with the standard library's `tarfile`, which ends an archive silently at a damaged header, and accepts other headers
-than the input pipeline.
+The standard library's `tarfile` is not used: it ends an archive silently at a damaged header, and accepts other headers
+than the input pipeline does.
 """
 
 import collections
@@ -30,7 +30,7 @@ _REGULAR, _EXTENSIONS, _WITHOUT_DATA = (
     frozenset(bytes([kind]) for kind in kinds) for kinds in (layout.REGULAR, layout.EXTENSIONS, layout.WITHOUT_DATA)
 )
 _DIRECTORY, _HARD_LINK = b'5', b'1'
-# The problems that a missing part of a sample has.
+# The problems of a sample that lacks a part.
 _MISSING_PARTS = (Problem.NO_IMAGE, Problem.NO_LABEL, Problem.BAD_LABEL)
 _PAX_RECORD = re.compile(rb'(\d{1,7}) ([^=]+)=')
 _OCTAL = re.compile(rb'[%b]*[0-7]*[%b]*' % (layout.BLANKS, layout.BLANKS))
@@ -64,7 +64,7 @@ class Sample(NamedTuple):
     problem: Problem  # The reason why it cannot be used. The content of its image is not checked.
     label: int = 0  # The class; 0 if there is a problem.
     image: Optional[Member] = None  # The image file; None if there is a problem.
-    cause: str = ''  # The cause of the problem in the way that the shard was packed, if it is known, and what to do.
+    cause: str = ''  # The mistake in packing the shard that caused the problem, if known, and the remedy.
 
     @property
     def key(self) -> str:
@@ -94,7 +94,7 @@ def _octal(field: bytes) -> Optional[int]:
 
 
 def _size_in(block: bytes) -> Optional[int]:
-    """The size of the content after a header; None if the header is invalid, or that of a member to reject."""
+    """The size of the content after a header; None if the header is invalid, or its member is not supported."""
     field, checksum, kind = block[124:136], block[148:156], block[156:157]
     in_blanks = sum(block) - sum(checksum) + len(checksum) * ord(' ')
     is_binary = field[0] == 0x80 and not any(field[1:5])
@@ -164,7 +164,7 @@ class Shard:
         return (sample for sample in self.everything(label) if sample.problem is not Problem.LEFT_OUT)
 
     def everything(self, label: Label = DOCUMENTED_LABEL) -> Iterator[Sample]:
-        """Yields what `samples` does, and with the problem `LEFT_OUT` all other files, each before the next sample."""
+        """Yields the samples, and all other files with the problem `LEFT_OUT`, each before the next sample."""
         members: List[Member] = []
         for member, problem in self._members():
             if member.key is None and not problem:
@@ -198,7 +198,7 @@ class Shard:
         return Sample(members, Problem.NONE, number or 0, images[0])
 
     def _cause(self, members: List[Member], problem: Problem, label: Label) -> str:
-        """The cause of a problem in the way that the shard was packed, and the commands that pack it rightly."""
+        """The mistake in packing the shard that caused a problem, and the commands that pack it correctly."""
         parts = (*layout.IMAGE_EXTENSIONS, label.extension)
         links = [shown(member.name) for member in members if member.is_link and member.extension in parts]
         if problem not in _MISSING_PARTS or not (links or members[0].key in self._divided()):
@@ -211,7 +211,7 @@ class Shard:
         return f'Cause: {what}. Pack the shard again, with GNU tar: {unpack} && {pack}'
 
     def _divided(self) -> FrozenSet[bytes]:
-        """The keys whose files are in several places of the shard, with files of others between them."""
+        """The keys whose files are not adjacent: files with other keys lie between them."""
         if self._divided_keys is None:
             keys = [member.key for member, _ in self._members() if member.key is not None]
             runs = collections.Counter(key for key, before in zip(keys, [None, *keys]) if key != before)
@@ -280,7 +280,7 @@ class SampleChecker(RecordChecker):
 
     @staticmethod
     def decode(encoded: tf.Tensor) -> tf.Tensor:
-        """Makes pixels of an encoded image, a string scalar, which may be a PPM image."""
+        """Decodes an image, a string scalar, which may be a PPM image."""
         return decode_image(ppm.as_png(encoded))
 
     def records(self, path: str) -> Iterator[Tuple[Shard, Sample]]:
@@ -310,7 +310,7 @@ def size_problem(path: str, size: int) -> Optional[str]:
 
 
 def with_note(path: str, everything: Iterator[Sample]) -> Iterator[Sample]:
-    """Yields the samples among everything in a shard; finally, logs what was left out."""
+    """Yields the samples among everything in a shard, then logs the files that were left out."""
     names: List[str] = []
     try:
         for sample in everything:
