@@ -11,10 +11,10 @@ import signal
 import time
 from typing import Any, Generator, Iterator, List, Optional, Sequence
 
-# Graphs consist of very many objects, and by default Python looks for garbage among them after 700 new ones each.
+# Graphs consist of very many objects, among which Python by default searches for garbage after every 700 new ones.
 gc.set_threshold(500_000, 20, 20)
 
-from compat import tf  # isort: skip  Loads TensorFlow as programs do, before others load it.
+from compat import tf  # isort: skip  Loads TensorFlow as programs do, before other modules load it.
 import numpy as np
 import pytest
 import skimage.data
@@ -51,13 +51,13 @@ deprecation._PRINT_DEPRECATION_WARNINGS = False
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
-    """Waits until the main thread of a worker of pytest-xdist is free, which alone can handle signals."""
+    """Waits until the main thread of a pytest-xdist worker is free: only the main thread can handle signals."""
     time.sleep(1)
 
 
 @pytest.fixture(scope='session', autouse=True)
 def _default_signals() -> None:
-    """Gives processes of the tests the default handling of signals that this process was started to ignore.
+    """Restores the default handling of signals that this process was started to ignore, for the tests' processes.
 
     An ignored signal stays ignored in new processes; one that Python handles has the default handling there.
     """
@@ -70,10 +70,10 @@ def _default_signals() -> None:
 
 @pytest.fixture(scope='session', autouse=True)
 def _threads() -> None:
-    """Gives this process two threads for each operation, as its first session does for good.
+    """Gives each operation two threads: the first session of a process fixes their number.
 
-    Otherwise the last bits of a training would depend on the test that came first, and differ from another process's.
-    They do not spin while they wait: the other worker needs the core.
+    Otherwise the last bits of a training would depend on the first test of the process. The threads do not spin while
+    they wait: the other worker needs the core.
     """
     config = tf.ConfigProto(intra_op_parallelism_threads=2)
     config.experimental.disable_thread_spinning = True
@@ -127,15 +127,15 @@ _TIMEOUTS = {'default': 180, 'program': 600, 'slow': 1800, 'nightly': 1800}
 def _reset_log() -> None:
     """Undoes `set_up_logging`: the screen of a command that has ended may write to a closed file.
 
-    The level is that of commands, so that `caplog` has their messages.
+    The level is the one of commands, so that `caplog` has their messages.
     """
     logger.handlers, logger.propagate = [], True
-    if logger.level != logging.INFO:  # To set it clears the caches of all loggers.
+    if logger.level != logging.INFO:  # Setting it clears the caches of all loggers.
         logger.setLevel(logging.INFO)
 
 
 def pytest_ignore_collect(collection_path: pathlib.Path, config: Any) -> Optional[bool]:
-    """Leaves out the files that have no test of the tiers of `-m`: to import all takes each worker 8 CPU-seconds."""
+    """Skips files without a test of the tiers of `-m`: importing all files takes each worker 8 CPU-seconds."""
     words = config.getoption('markexpr').split()
     if not words or words[0] not in MARKERS or not collection_path.match('test_*.py'):
         return None
@@ -155,18 +155,18 @@ def pytest_pycollect_makeitem() -> Generator[None, Any, Any]:
 
 
 def pytest_make_parametrize_id(val: Any, argname: str) -> Optional[str]:
-    """Names a long text or the content of a file by its parameter: escaped, it would be the name of a test."""
+    """Names a long text or the content of a file by its parameter: the default name is the escaped text."""
     return argname if isinstance(val, (bytes, str)) and len(val) > 500 else None
 
 
 def pytest_collection_finish() -> None:
-    """Exempts modules and collected tests, which stay until the end, from all searches for garbage."""
+    """Exempts modules and collected tests, which live until the end, from garbage collection."""
     gc.collect()
     gc.freeze()
 
 
 def pytest_collection_modifyitems(items: List[Any]) -> None:
-    """Begins with the tests that start many processes: a process of a gigabyte takes 20 ms to fork, at first a few.
+    """Puts the tests that start many processes first: a fork takes a few ms at first, and 20 ms from a gigabyte on.
 
     Limits the time of each test and its fixtures, generously for a busy machine, so that a test that hangs fails.
     """
@@ -180,9 +180,9 @@ def pytest_collection_modifyitems(items: List[Any]) -> None:
 def pytest_runtest_setup(item: Any) -> None:
     """Resets the log before the fixtures of wider scopes, which run commands.
 
-    In the default tier's tests and their fixtures, and in further cases of these tests, leaves graphs as they are: to
-    rewrite a small one takes longer than to run it. AutoGraph converts nothing: to convert a function takes longer than
-    to call it; see `autograph`. Labels of unchanged files are sampled once. The other tiers do all as programs do.
+    In the default tier's tests and their fixtures, and in further cases of these tests, graphs are not rewritten:
+    rewriting a small graph takes longer than running it. AutoGraph converts nothing: converting a function takes longer
+    than calling it; see `autograph`. Labels of unchanged files are sampled once. Other tiers do it all as programs do.
     """
     _reset_log()
     marker = item.get_closest_marker
@@ -196,14 +196,14 @@ def pytest_runtest_setup(item: Any) -> None:
 
 @pytest.fixture
 def autograph() -> Iterator[None]:
-    """Lets AutoGraph convert functions as in programs, in a test whose result could depend on it."""
+    """Lets AutoGraph convert functions as in programs, for a test whose result could depend on it."""
     with ag_ctx.ControlStatusCtx(_AUTOGRAPH):
         yield
 
 
 @pytest.fixture(autouse=True)
 def _fresh_log() -> None:
-    """Resets the log once more, after those fixtures and before the test."""
+    """Resets the log once more, after the fixtures of wider scopes and before the test."""
     _reset_log()
 
 
@@ -212,9 +212,9 @@ _folder_numbers = itertools.count()
 
 @pytest.fixture
 def tmp_path(request: Any, tmp_path_factory: Any) -> pathlib.Path:
-    """A new folder, as pytest's own fixture makes, but without a search among the folders of all earlier tests.
+    """A new folder like that of pytest's own fixture, but made without listing the folders of all earlier tests.
 
-    Its name is not longer than pytest's, for messages that shorten long paths.
+    Its name is no longer than pytest's, for messages that shorten long paths.
     """
     name = re.sub(r'\W', '_', request.node.name)[:26]
     return tmp_path_factory.mktemp(f'{name}-{next(_folder_numbers)}', numbered=False)
@@ -308,14 +308,14 @@ def one_layer(monkeypatch: Any) -> None:
 
 @pytest.fixture
 def tiny(monkeypatch: Any) -> None:
-    """Replaces the network by one of one convolution, which has an auxiliary head and dropout."""
+    """Replaces the network by a single convolution with an auxiliary head and dropout."""
     monkeypatch.setitem(NETWORKS, 'inception_v3', TINY)
 
 
 @pytest.fixture
 def few_blocks(monkeypatch: Any) -> None:
-    """Leaves the first block of each size of Inception v3: a quarter of its convolutions."""
-    # An entry of its own: the sizes of an entry's network are kept.
+    """Keeps only the first block of each size of Inception v3: a quarter of its convolutions."""
+    # A new entry, because the sizes of an entry's network are cached.
     network = NETWORKS['inception_v3']
     monkeypatch.setitem(NETWORKS, 'inception_v3', network._replace(build=functools.partial(network.build)))
     mixed = tables._Builder.mixed

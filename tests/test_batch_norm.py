@@ -88,7 +88,7 @@ def test_bfloat16__has_float32_moments() -> None:
 
 
 def test_batch_norm_decay__equals_eight_steps_of_one_device() -> None:
-    # One of eight cores keeps its statistics: 0.9997^8 covers as many training images as 0.9997 on one device.
+    # Only one of eight cores' statistics are kept: 0.9997^8 covers as many training images as 0.9997 on one device.
     assert Config().batch_norm_decay == pytest.approx(0.9997**8, abs=5e-6)
 
 
@@ -104,7 +104,7 @@ def moving_after(values: np.ndarray, decay: float) -> Tuple[float, float]:
 def test_moving_statistics__follow_the_recurrence_over_many_steps() -> None:
     rows = np.random.RandomState(1).normal(2.0, 3.0, [20, 16]).astype(np.float32)
     row = tf.placeholder(tf.float32, [16])
-    # From the second step on, the moments are those of differences from the moving mean.
+    # From the second step on, the moments are computed from differences from the moving mean.
     outputs = BatchNorm(is_training=True, decay=DECAY, synchronized_over=[[0]])(tf.reshape(row, [1, 4, 4, 1]))
     _, *result = run(outputs, feeds=[{row: values} for values in rows])
     np.testing.assert_allclose(np.squeeze(result), moving_after(rows.astype(np.float64), DECAY), rtol=1e-4)
@@ -133,7 +133,7 @@ def test_moments__of_many_values_are_accurate_to_float32() -> None:
 
 @pytest.mark.parametrize('groups', [None, [[0]]])
 def test_moments__of_a_constant_channel_are_finite(groups: Any) -> None:
-    # The square of 1000.1 is rounded to 24 bits, so that the difference of the squares may be below 0.
+    # The square of 1000.1 is rounded to 24 bits, so the difference of the squares may be negative.
     inputs = np.full([8, 7, 7, 2], 1000.1, np.float32)
     outputs = BatchNorm(is_training=True, decay=0.0, synchronized_over=groups)(tf.constant(inputs), epsilon=1e-12)
     (values,), _, moving_variance = run(outputs)

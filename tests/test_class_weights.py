@@ -1,4 +1,4 @@
-"""Tests of the weights of classes: balanced by counts, read from files, in runs; `test_model_fn` has the loss."""
+"""Tests of class weights: balanced by counts, read from files, and in runs; `test_model_fn` tests the loss."""
 
 import dataclasses
 import json
@@ -45,7 +45,7 @@ def parsed(text: str, names: Sequence[str] = NAMES, num_classes: int = 4) -> Lis
     ('text', 'names', 'weights'),
     [
         ('class,weight\ncat,2\n\n dog , 0.5\n"cat, tabby",1e-3\n', NAMES, [1, 2, 0.5, 1e-3]),
-        # A heading, as of a table of pandas.
+        # A heading, as in a table from pandas.
         ('Name,Weight\ncat,2\ndog,3\n"cat, tabby",4\n', NAMES, [1, 2, 3, 4]),
         ('label,weight\n0,5\n1,2\n2,4\n3,3\n', (), [5, 2, 4, 3]),
         ('\ufeff3,3\n1,2\r\n02,4\n0,5\n', NAMES, [5, 2, 4, 3]),
@@ -111,7 +111,7 @@ def test_fitting__balances_by_the_description_or_by_the_labels(few_digits_dir: s
     (copy / 'dataset.json').write_text(json.dumps(content))
     weights = class_weights.by_label(fitted(f'--data_dir={copy}', '--class_weights=balanced', '--num_classes=4'))
     np.testing.assert_allclose(weights, [1, 40 / 60, 40 / 20, 1])
-    # Other files than those described are counted, as are those of a data set of an earlier version.
+    # Labels are counted in files that are not described, and in a data set of an earlier version.
     part = f'--train_files={few_digits_dir}/train-0000[0-2]*'
     files = fitted(part, f'--data_dir={copy}', '--class_weights=balanced')
     counted = [0, *np.bincount([*_labels(few_digits_dir, 3)], minlength=3)[1:]]
@@ -120,7 +120,7 @@ def test_fitting__balances_by_the_description_or_by_the_labels(few_digits_dir: s
     del content['train_images_per_class']
     (copy / 'dataset.json').write_text(json.dumps(content))
     assert fitted(f'--data_dir={copy}', '--class_weights=balanced').class_weights == 'balanced=1,1,1'
-    # The labels 1 and 2 become 3 and 4, of which the last is no class.
+    # The labels 1 and 2 become 3 and 4, and 4 is not a class.
     shifted = [part, '--eval_files=x', '--label_offset=2', '--num_classes=4', '--mode=train']
     assert fitted(*shifted, '--class_weights=balanced').class_weights == 'balanced=1,1,1,1'
     with pytest.raises(DataError, match='no label is from 0 to 3, as --class_weights needs'):
@@ -141,7 +141,7 @@ def test_fitting__reads_a_file_and_keeps_numbers(few_digits_dir: str, tmp_path: 
     config = fitted(data, f'--class_weights={path}')
     assert config.class_weights == f'{path}=1,0.5,2' and class_weights.given(config) == str(path)
     path.unlink()
-    # As `config.json` has it.
+    # The form in `config.json`.
     assert fitted(data, f'--class_weights={config.class_weights}') == config
     assert introduction_of(config, dataset_info.read(few_digits_dir)).splitlines()[4] == (
         f'class weights  {path}, 0.5 (3) to 2 (7)'

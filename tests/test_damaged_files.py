@@ -1,4 +1,4 @@
-"""Every JSON file that a command reads may have any content: the command ignores it, or ends with one message."""
+"""Any content of a JSON file that a command reads: the command ignores the file, or ends with one message."""
 
 import dataclasses
 import json
@@ -106,7 +106,7 @@ def _with_flags(folder: str) -> Any:
     return flags.read(['', f'--flagfile={folder}/flags'])
 
 
-# Readers of a file that a user names, by the path that the file then has in a folder.
+# Readers of files that a user names, by the name of the file in a folder.
 OF_USERS: Dict[str, Callable[[str], Any]] = {
     **{name: READERS[name] for name in ('config.json', 'dataset.json', 'results.jsonl', 'starts.jsonl')},
     'flags': lambda folder: flags.read(['', f'--flagfile={folder}/flags']),
@@ -141,7 +141,7 @@ def test_json__with_a_bad_field_is_ignored_or_one_message(name: str, tmp_path: A
     for field in VALID[name]:
         others = {key: value for key, value in VALID[name].items() if key != field}
         for values in (others, *({**others, field: wrong} for wrong in WRONG)):
-            # Into a new file: to write over another's content, ext4 waits for the disk.
+            # A new file, because ext4 waits for the disk when a file's content is overwritten.
             if (tmp_path / name).exists():
                 (tmp_path / name).unlink()
             (tmp_path / name).write_text(json.dumps(values))

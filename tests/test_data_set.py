@@ -1,4 +1,4 @@
-"""Tests of the data set of a run: description, patterns, checks of its files, and the settings that follow from it."""
+"""Tests of a run's data set: description, patterns, checks of its files, and the settings that follow from it."""
 
 import dataclasses
 import os
@@ -82,7 +82,7 @@ def test_fit_to_data_set__refuses_evaluation_without_validation_images(folder: s
             f'--mode={mode}: the data set in {folder} has no validation images, as its dataset.json says. Name others '
             'with --eval_files, or only train, with --mode=train.'
         )
-    # The number of images that are not read stays.
+    # A run that reads no validation images keeps their default number.
     config = fitted(f'--data_dir={folder}', '--mode=train')
     assert (config.num_train_images, config.num_eval_images) == (10, 50000)
 
@@ -97,7 +97,7 @@ def test_fit_to_data_set__fine_tuning_needs_weights(folder: str) -> None:
     with pytest.raises(ConfigError, match='--preset=finetune: needs --init_from'):
         fitted(*preset)
     assert fitted(*preset, '--init_from=run').init_from == 'run'
-    # A second command evaluates the checkpoints.
+    # A separate command evaluates the checkpoints.
     assert fitted(*preset, '--mode=eval').head_learning_rate == 0.4
 
 
@@ -112,7 +112,7 @@ def test_makes_digits__only_in_the_folder_of_the_preset_and_once(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert makes_digits(command_line('--preset=digits')) and not makes_digits(command_line())
-    # The last one is the folder that the preset names.
+    # The last folder is the one that the preset names.
     for others in ('--data_dir=mine', '--use_data=fake', '--train_files=train/*', '--data_dir=runs/digits_data'):
         assert not makes_digits(command_line('--preset=digits', others))
     os.mkdir('runs')
@@ -137,7 +137,7 @@ def test_check_files__each_host_has_records_of_its_own(folder: str) -> None:
     data_set.check_files(config, 'train', [full, full, empty, empty])
     with pytest.raises(DataError, match=f'^{empty} and the other files: no records'):
         data_set.check_files(config, 'train', [full, empty, full, empty])
-    # In evaluation, a host without images feeds padding; but there must be some.
+    # In evaluation, a host without images feeds padding, but some host must have images.
     data_set.check_files(config, 'validation', [full, empty])
     write_records(folder, 'validation', [])
     with pytest.raises(DataError, match='validation-00000-of-00001: no records'):
@@ -187,7 +187,7 @@ def test_check_data__compares_numbered_files_with_the_description(foreign: str) 
     assert note.endswith('incomplete: 1 validation files, and dataset.json describes 2. The others are read.')
 
 
-# A batch of 48 has 16 lanes, which 4 hosts can divide, but 3 cannot: they have 12. One of 40 has 8, and for 5 hosts 10.
+# A batch of 48 has 16 lanes, which 4 hosts can divide, but 3 cannot: they have 12. A batch of 40 has 8, but 10 for 5.
 @pytest.mark.parametrize(
     ('cores', 'hosts', 'batch', 'lanes', 'notes'),
     [(8, 4, 48, 16, 0), (6, 3, 48, 16, 1), (10, 5, 40, 8, 1), (3, 3, 45, 15, 0)],
@@ -260,7 +260,7 @@ def test_sizes__of_files_that_dataset_json_does_not_describe_are_counted(foreign
 def test_presets__take_patterns_relative_to_the_working_folder(foreign: str, monkeypatch: Any) -> None:
     monkeypatch.chdir(foreign)
     patterns = ['--train_files=train/*', '--eval_files=val/*']
-    # Not relative to the folder of the digits, which are not made.
+    # The patterns are not relative to the folder of the digits, which are not made.
     assert sizes(fitted('--preset=digits', *patterns)) == [5, 4, 11]
     own = ['--preset=own_images', *patterns]
     assert fitted(*own, '--num_classes=3').train_batch_size == 4
@@ -359,7 +359,7 @@ def test_parse__counts_the_steps_of_the_images_that_are_known() -> None:
     # A profile after the preset's 750 steps, within the 2,247 of 50 epochs.
     config = command_line('--preset=digits', '--train_epochs=50', '--profile_steps=2001,2010').config
     assert config.train_steps == 2247
-    # The preset's 1,000 steps are of other images.
+    # The preset's 1,000 steps are for another number of images.
     assert command_line('--preset=own_images', '--profile_steps=1101,1110').config.profiled_steps == (1101, 1110)
     with pytest.raises(ConfigError, match=r'--train_epochs=1e\+305: must be .*at most 1000000'):
         command_line('--train_epochs=1e305')
@@ -400,15 +400,15 @@ def test_evaluation__has_the_training_images_of_its_run(foreign: str, tmp_path: 
     files = [f'--eval_files={foreign}/val/*', f'--model_dir={run}', '--num_classes=3', '--use_tpu=False']
     flags = [*files, f'--train_files={foreign}/train/*', '--train_epochs=8', '--train_batch_size=2']
     trained = fitted(*flags)
-    # Before the run has recorded its configuration.
+    # The run has not recorded its configuration yet.
     assert fitted(*flags, '--mode=eval').train_steps == trained.train_steps == 20
     for needs in ('--train_epochs=8', '--preset=own_images'):
         with pytest.raises(ConfigError, match=rf'^--mode=eval: {needs} needs the number .* Give --num_train_images'):
             fitted(*files, needs, '--mode=eval')
-    # A preset may have the number.
+    # A preset may have the number of training images.
     digits = fitted(*files, '--preset=digits', '--data_dir=', '--train_epochs=2', '--mode=eval')
     assert digits.train_steps == -(-2 * 1438 // 32)
-    # It needs no training files.
+    # An evaluation needs no training files if the run has recorded their number.
     (run / 'config.json').write_text(trained.to_json())
     evaluating = [*files, '--train_epochs=8', '--train_batch_size=2', '--mode=eval']
     assert fitted(*evaluating).train_steps == 20
@@ -433,7 +433,7 @@ def test_own_images__of_an_evaluation_are_the_network_and_steps_of_its_run(tmp_p
 def test_own_images__given_flags_stay_and_others_follow_from_them(tmp_path: pathlib.Path) -> None:
     config = of_images(tmp_path, 81, 1000, '--train_steps=100', '--height=200', '--train_batch_size=8')
     assert (config.train_steps, config.height, config.width, config.train_batch_size) == (100, 200, 96, 8)
-    # Averages over the last tenth of the steps; moving statistics, too, since 1,280 images are more than that.
+    # Averages over the last tenth of the steps, and so do moving statistics: 1,280 images would be more than that.
     assert (config.train_steps_per_eval, config.moving_average_decay, config.batch_norm_decay) == (25, 0.9, 0.9)
     assert config.eval_batch_size == 64
     # Each replica has as many images.

@@ -22,7 +22,7 @@ from inception_v3.tpu import topology
 
 ROOT = pathlib.Path(__file__).parent.parent
 USER, HOME = 10001, '/home/trainer'
-# What a build with --build-arg=HARDWARE takes: the Python of its base image, and the lock of its packages.
+# For each value of --build-arg=HARDWARE: the Python of the base image, and the lock of the packages.
 BASES = {
     'cpu': ((3, 7), 'requirements.lock'),
     'newest': ((3, 12), 'requirements-2.21.lock'),
@@ -170,7 +170,7 @@ def test_image__has_what_a_run_needs_and_a_run_writes_nothing_there(tmp_path: pa
     # The network with the fewest operations.
     network = ['--network=revnet38', '--depth_multiplier=1', '--height=32', '--width=32']
     flags_of_run = ['--preset=digits', '--mode=train', '--train_steps=1', '--export_dir=', '--model_dir=runs/one']
-    # As in the image, where the program belongs to another user.
+    # In the image, the program belongs to another user, so it can write no bytecode.
     environment = {'PATH': os.environ['PATH'], 'HOME': str(home), 'PYTHONDONTWRITEBYTECODE': '1'}
     done = subprocess.run(
         [sys.executable, *module, *flags_of_run, *network],
@@ -190,7 +190,7 @@ def test_tfjob__is_a_run_of_as_many_workers() -> None:
     worker = job['spec']['tfReplicaSpecs']['Worker']
     (only,) = worker['template']['spec']['containers']
     ports = [port['containerPort'] for port in only['ports']]
-    # As the operator sets TF_CONFIG.
+    # The operator sets TF_CONFIG like this.
     hosts = [f'inception-v3-worker-{number}.default.svc:{ports[0]}' for number in range(worker['replicas'])]
     value = json.dumps({'cluster': {'worker': hosts}, 'task': {'type': 'worker', 'index': 1}})
     config = flags.parse(['main', *only['args']], tf_config=value).config
@@ -199,7 +199,7 @@ def test_tfjob__is_a_run_of_as_many_workers() -> None:
     assert ports[1] == cluster.channel_port(hosts)
     mounted = only['volumeMounts'][0]['mountPath']
     assert all(path.startswith(f'{mounted}/') for path in (config.data_dir, str(config.model_dir)))
-    # 75, after SIGTERM, is no success.
+    # Exit code 75, after SIGTERM, counts as a failure.
     assert worker['restartPolicy'] == 'OnFailure'
 
 

@@ -39,7 +39,7 @@ def test_estimator__has_the_batches_cores_and_loops_of_the_flags() -> None:
     assert arguments['params'] == {'config': EMULATED, 'class_names': ['a', 'b']}
     assert arguments['use_tpu'] and not arguments['export_to_tpu']
     run_config = arguments['config']
-    # A run's hooks write instead.
+    # A run's own hooks write checkpoints and summaries instead.
     assert (run_config.save_checkpoints_secs, run_config.save_checkpoints_steps) == (None, None)
     assert (run_config.model_dir, run_config.save_summary_steps) == ('m', 0)
     assert (run_config.tpu_config.iterations_per_loop, run_config.tpu_config.num_shards) == (7, 4)
@@ -83,7 +83,7 @@ def test_estimator__connects_to_the_master() -> None:
 
 
 def guide_cycles(model_dir: str) -> None:
-    """The cycles as the guide prints them: documented names and defaults, and the data set in the working folder."""
+    """The cycles as printed in the guide: documented names and defaults, and the data set in the working folder."""
     inception_classifier = tf.estimator.tpu.TPUEstimator(
         model_fn=inception_model_fn,
         use_tpu=False,
@@ -100,7 +100,7 @@ def guide_cycles(model_dir: str) -> None:
         eval_results = inception_classifier.evaluate(input_fn=InputPipeline(False), steps=1, hooks=eval_hooks)
         tf.logging.info('Evaluation results: %s', eval_results)
         assert (eval_results['global_step'], eval_results['images']) == (cycle + 1, 64)
-    # The evaluations were those of the averages. This one has every validation image, and ends.
+    # The evaluations above used the averages. This one uses the weights, reads every validation image, and ends.
     weights = inception_classifier.evaluate(input_fn=InputPipeline(False))
     assert weights['images'] == 359 and weights['cross_entropy'] != eval_results['cross_entropy']
 

@@ -49,7 +49,7 @@ def test_fake_images__of_a_host_are_its_part_of_each_batch() -> None:
         dataset = fake_images(Infeed(config), True, config, tf.constant(1, tf.int64), 2, host, 2).batch(8)
         with tf.Session() as session:
             _, labels = session.run(tf.data.make_one_shot_iterator(dataset).get_next())
-        # The second batch and the third one, of which the last images begin the next epoch.
+        # The second and the third batch; the last images of the third begin the next epoch.
         assert labels.tolist() == [*range(8 + 4 * host, 12 + 4 * host), *[[16, 17, 18, 19], [0, 1, 2, 3]][host]]
 
 

@@ -55,7 +55,7 @@ def test_flags_win_over_the_preset_and_the_preset_over_the_default() -> None:
     assert config.train_steps == 7
     assert config.depth_multiplier == PRESETS['digits']['depth_multiplier']
     assert config.optimizer == Config().optimizer
-    # A flag that says what the default says, too.
+    # Even a flag with the default value.
     assert parse('--preset=digits', '--random_flip').config.random_flip
 
 
@@ -166,7 +166,7 @@ def test_a_preset_leaves_out_options_that_the_network_does_not_take() -> None:
 
 @pytest.mark.parametrize('flag', ['master', 'tpu', 'model_dir'])
 def test_flags__a_message_has_printable_characters_only(flag: str) -> None:
-    # An unassigned character. Each value is refused for another reason, too.
+    # An unassigned character; each value is also refused for another reason.
     value = {'master': '\ud7fc', 'tpu': 'emulated:\ud7fc', 'model_dir': '*\ud7fc'}[flag]
     with pytest.raises(ConfigError) as error:
         parse(f'--{flag}={value}')
@@ -213,7 +213,7 @@ def test_help__explains_presets_and_shows_the_values_of_a_named_one() -> None:
         (['--preset=digits'], True),
         (['--preset=finetune', '--init_from=w'], True),
         (['--preset=digits', '--batch_norm_decay=0.95'], False),
-        # Decays for TPU cores, and the documented one.
+        # Decays for TPU cores, and the documented decay.
         (['--preset=imagenet_large_batch'], False),
         (['--preset=revnet56_imagenet'], False),
         (['--use_tpu=False'], False),
@@ -234,5 +234,5 @@ def test_check_data_dir__refuses_a_missing_folder_that_would_be_read(tmp_path: A
 def test_long_value__is_cut_in_the_message() -> None:
     with pytest.raises(ConfigError, match=r'--train_steps=x+.*: must be a whole number') as error:
         flags.parse(['main', f'--train_steps={"x" * 5000}'])
-    # A longer one would be the whole of what a message shows.
+    # A longer message would show little but the value.
     assert len(str(error.value)) < 300

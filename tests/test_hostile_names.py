@@ -1,4 +1,4 @@
-"""Names from files reach a terminal, a page, Markdown or labels.txt only as printable text on their own line."""
+"""Names from files are printable text on one line wherever they appear: terminal, pages, Markdown, labels.txt."""
 
 import dataclasses
 import json
@@ -54,7 +54,7 @@ _HARMFUL = re.compile('[^\\n\\t\x20-\x7e\u00a0-\uffff]|[\x7f-\x9f\u200e\u200f\u2
 
 
 def check(text: str, *names: str) -> None:
-    """Checks that a text obeys no terminal, and that no line begins with what followed a newline in a name."""
+    """Checks that a text has no control characters, and that no newline in a name begins a line."""
     assert not _HARMFUL.search(text), ascii(_HARMFUL.findall(text))
     assert not any(line.startswith(('error: lines', '# heading')) for line in text.splitlines())
 
@@ -168,7 +168,7 @@ def test_commands__print_no_escape_sequences_of_a_run(
     written = [path for path in tmp_path.glob('out-*/**/*') if path.suffix in ('.md', '.html', '.txt')]
     assert len(written) >= 5
     for path in [*written, tmp_path / 'out-page.html']:
-        # The library of the pages with charts has such characters itself.
+        # The library for charts in pages has such characters itself.
         text = re.sub('<script[^>]*>.{1000000,}?</script>', '', path.read_text(encoding='utf-8'), flags=re.DOTALL)
         assert not _HARMFUL.search(text), (path, ascii(_HARMFUL.findall(text)))
         # Code of Markdown is literal.

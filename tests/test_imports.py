@@ -38,7 +38,7 @@ LAYERS = (
     ('replicas',),
 )
 
-# What a reader must have in reach to read a module: the lines of all that it imports at its beginning, itself included.
+# The most lines that a reader needs for a module: its own, and those of all modules that it imports at its beginning.
 CLOSURES = {
     'inception_v3.learning_rate': 1100,
     'inception_v3.optimizers': 1100,
@@ -49,7 +49,7 @@ CLOSURES = {
     'examples.guide': 4000,
     'inception_v3.train_and_evaluate': 12_600,
 }
-# The documented program, which neither what keeps a run alive nor a command is known to.
+# The documented program, which must not import the packages that manage a run, nor commands.
 DOCUMENTED = {
     *('model_fn', 'host_call', 'batch_norm', 'learning_rate', 'optimizers', 'moving_average', 'metrics', 'seeding'),
     *('loss_scale', 'config', 'flags', 'presets', 'rules', 'networks', 'input_pipeline', 'input', 'tpu', 'weights'),
@@ -77,7 +77,7 @@ def modules() -> Dict[str, pathlib.Path]:
 
 
 def imported(tree: ast.AST, with_functions: bool = True) -> Iterator[str]:
-    """The names that a module imports anywhere, but for its types alone: of `from a import b`, both a and a.b."""
+    """The names that a module imports anywhere, except only for types; for `from a import b`, both a and a.b."""
     if isinstance(tree, ast.FunctionDef) and not with_functions:
         return
     if isinstance(tree, ast.If) and isinstance(tree.test, ast.Name) and tree.test.id == 'TYPE_CHECKING':
@@ -104,7 +104,7 @@ def graph() -> Graph:
 
 
 def entry_of(name: str, table: Table) -> str:
-    """The entry that a module belongs to: the longest one that its name begins with; empty if there is none."""
+    """The entry of a module: the longest that is a prefix of its name; empty if there is none."""
     parts = name.split('.')
     entries = {entry for row in table for entry in row}
     found = ('.'.join(parts[:count]) for count in range(len(parts), 0, -1))
@@ -197,11 +197,11 @@ def test_a_module_can_be_read_alone(module: str) -> None:
 def test_tensorflow_is_taken_from_the_module_of_its_versions() -> None:
     paths = [*(ROOT / 'tests').rglob('*.py'), *modules().values()]
     taken = {'tensorflow', 'tensorflow.compat', 'tensorflow.compat.v1', 'tensorflow.compat.v2'}
-    # Parsing all takes seconds.
+    # Parsing all files takes seconds.
     spelled = re.compile(r'import tensorflow|from tensorflow(\.compat\S*)? import')
     candidates = [path for path in paths if spelled.search(path.read_text())]
     users = {str(path.relative_to(ROOT)) for path in candidates if taken & {*imported(parsed(path))}}
-    # The second module stands alone, for programs of others; the third is one of another library.
+    # The first of these stands alone, for other projects' programs; the second measures another library.
     others = {'compat/tensorflow_standins.py', 'tools/benchmarks/peers/tf_data.py'}
     assert users == {'compat/tensorflow.py', *others}
 

@@ -1,4 +1,4 @@
-"""Tests of the infeed: images sent as bytes and finished on the device equal the host's, but for rounding."""
+"""Tests of the infeed: images sent as bytes and finished on the device equal the host's, except for rounding."""
 
 import dataclasses
 from typing import Any, Dict, List
@@ -22,7 +22,7 @@ CHESS = np.indices([75, 77]).sum(axis=0)[:, :, np.newaxis] % 2 * [255.0, 200.6, 
 CHESS[:, 70:] = 99.5
 CONFIG = Config(use_tpu=False, transfer='uint8', height=96, width=103)
 
-# With one of the images each.
+# Each is tested with one of the images.
 SETTINGS: List[Dict[str, Any]] = [
     {'use_fast_color_distort': False},
     {},
@@ -46,7 +46,7 @@ def batch_of_two(features: infeed.Features, config: Config) -> infeed.Features:
 
 
 def finished_images(image: np.ndarray, config: Config, is_training: bool) -> List[np.ndarray]:
-    """Returns an image, in training ten random distortions of it, finished twice on the device and once by the host."""
+    """Returns an image, or ten distortions of it in training, finished twice on the device and once by the host."""
     config = dataclasses.replace(config, height=image.shape[0], width=image.shape[1])
     own, of_floats = Infeed(config), Infeed(dataclasses.replace(config, transfer='float'))
     with tf.Graph().as_default(), plain_session() as session:

@@ -27,7 +27,7 @@ def config(photo_dir: str) -> Config:
 
 @pytest.fixture(scope='module')
 def evaluated(config: Config) -> List[Batch]:
-    """The batches of evaluation: of four of the five photographs, and of the fifth with padding."""
+    """The batches of evaluation: four of the five photographs, and the fifth with padding."""
     return read(config, False, 4)
 
 
@@ -59,7 +59,7 @@ def test_evaluation__has_every_image_once_in_the_order_of_the_files(small_config
     assert (images[359:] == 0).all()
     limited = dataclasses.replace(small_config, eval_total_size=60)
     assert labels_of(read(limited, False, 60)) == labels[:60]
-    # A seed orders the records of training alone.
+    # A seed orders only the records of training.
     seeded = dataclasses.replace(small_config, seed=1)
     assert labels_of(read(seeded, False, 60, batches=1)) == labels[:60]
 

@@ -24,14 +24,14 @@ from tests.support.tiers import further
 
 
 def paths_read(config: Config, is_training: bool, host: int, hosts: int, count: int) -> tf.Tensor:
-    """The paths of the first records that a host reads, one per record, or of fewer if there are no more."""
+    """The paths of the first `count` records that a host reads, one per record; fewer if there are no more."""
     dataset = InputPipeline(is_training, config).storage(host, hosts).batch(count)
     return tf.data.make_one_shot_iterator(dataset).get_next().serialized
 
 
 @pytest.fixture
 def one_record_each(monkeypatch: Any) -> None:
-    """Reads of each file its path, as its only record."""
+    """Makes each file's path its only record."""
     read_file = lambda self, at_a_time, path, size, paths: tf.data.Dataset.from_tensors(records.Record(path))  # noqa: E731
     monkeypatch.setattr(InputPipeline, '_read_file', read_file)
 
@@ -62,7 +62,7 @@ def test_buffers_of_size_0__keep_the_order_of_files_and_records(tmp_path: Any) -
     )
     alone, together = (dataclasses.replace(config, num_files_infeed=count) for count in (1, 3))
     with tf.Session() as session:
-        # Two epochs, file after file; and files in turn.
+        # Two epochs, file after file; and records of the files in turn.
         found, in_turn = session.run(
             [paths_read(each, True, 0, 1, count) for each, count in ((alone, 18), (together, 8))]
         )
@@ -112,13 +112,13 @@ def test_compressed_files__are_read_as_others(seed: Any, small_config: Config, t
     for one, other in zip(tf.nest.flatten(plain), tf.nest.flatten(compressed)):
         assert one.tolist() == other.tolist()
     kinds = {*kinds_of_nodes(dataclasses.replace(config, data_dir=str(data_dir)))}
-    # Unlike those of this operation, the threads of Dataset.interleave outlive it: see below.
+    # The threads of Dataset.interleave outlive it, unlike those of this operation: see below.
     unwanted = {'InterleaveDataset', *(f'ParallelInterleaveDatasetV{number}' for number in (2, 3, 4))}
     assert 'ParallelInterleaveDataset' in kinds and not kinds & {'PyFunc', *unwanted}
 
 
 def test_hosts__take_their_share_from_the_context(small_config: Config, photo_dir: str) -> None:
-    # One of the two files each, of two and of three photographs.
+    # Each host reads one of the two files, which have two and three photographs.
     config = dataclasses.replace(small_config, data_dir=photo_dir, num_eval_images=5, num_classes=6)
     shares = [read(config, False, 4, context=Host(index, 2))[0] for index in range(2)]
     seen = [image.tobytes() for images, labels in shares for image in images[labels >= 0]]
@@ -168,10 +168,10 @@ def test_training__has_threads_per_image_and_new_seeds_in_each_run(small_config:
     dataset = InputPipeline(is_training=True, config=small_config)({'batch_size': 4})
     options = dataset.options()
     assert threads_of(options).max_intra_op_parallelism == 1
-    # Two seeds of 0: TensorFlow draws others in each session.
+    # If both seeds are 0, TensorFlow draws new ones in each session.
     shuffles = operations_of('ShuffleDataset')
     assert [[tf.get_static_value(seed) for seed in o.inputs[2:4]] for o in shuffles] == [[0, 0]] * 2
-    # 1.15 adds the data set that tunes when the iterator is made.
+    # 1.15 adds the data set that autotunes only when the iterator is made.
     tf.data.make_initializable_iterator(dataset)
     is_on = options.autotune.enabled if hasattr(options, 'autotune') else bool(operations_of('ModelDataset'))
     assert is_on is False
@@ -208,14 +208,14 @@ def test_num_parallel_calls__is_at_most_four_per_core_of_this_machine(
 def test_storage__limits_the_bytes_of_files_that_are_read_whole(
     megabytes: Sequence[int], expected: int, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # As on s3://.
+    # Like files on s3://.
     monkeypatch.setitem(FORMATS, 'tar', FORMATS['tar']._replace(is_read_whole=lambda data_dir: True))
     for number, size in enumerate(megabytes):
         with open(tmp_path / f'train-{number:05d}.tar', 'wb') as file:
             file.truncate(size * 10**6)
     InputPipeline(is_training=True, config=Config(use_tpu=False, data_dir=str(tmp_path), data_format='tar')).storage()
     (interleave,) = operations_of('ParallelInterleaveDataset')
-    # The largest number of the largest file in 256 MiB, and at most --num_files_infeed.
+    # As many files as fit 256 MiB if all are as large as the largest, and at most --num_files_infeed.
     (cycle_length,) = [value for value in interleave.inputs if value.op.name.endswith('cycle_length')]
     assert tf.get_static_value(cycle_length) == expected
 
@@ -226,7 +226,7 @@ def test_storage__limits_the_bytes_of_files_that_are_read_whole(
         (8, {}, 0, 8 << 20),
         (64, {'num_files_infeed': 64}, 0, 4 << 20),
         (3, {'num_files_infeed': 3, 'prefetch_dataset_buffer_size': 1000}, 0, 1000),
-        # No more than the file.
+        # No more than the size of the file.
         (8, {}, 1234, 1234),
         # Lanes together read ahead as much as eight files of 8 MiB together, and at most 8 MiB each.
         (64, {}, 1 << 30, 1 << 20),
@@ -262,7 +262,7 @@ def test_seed__orders_with_the_buffers_of_the_flags(small_config: Config, monkey
     )
     ((files, _, seed, _, *others),) = given
     assert (seed, *others) == (3, (32, 2, 4), 17, 19, 1)
-    # The files of all hosts.
+    # The order gets the files of all hosts.
     assert sum(file.records for file in files) == 1438
 
 

@@ -19,10 +19,10 @@ from tests.support import one_layer_program
 from tests.support.checkpoints import saved_variables
 
 KILLS = int(os.environ.get('KILLS', 3))
-# Seconds: the longest time from the first line of the log to a kill, and that of a process that is not killed.
+# Seconds: the longest time from the first line of the log to a kill, and the limit for a process that is not killed.
 LATEST_KILL, TIMEOUT = 4.0, 240.0
 STEPS, STEPS_PER_CYCLE = 60, 30
-# Starts processes by forking one that has loaded TensorFlow, and has not used it.
+# Starts processes by forking a process that has loaded TensorFlow but has not used it.
 FORKING = multiprocessing.get_context('forkserver')
 FORKING.set_forkserver_preload(['tests.support.one_layer_program'])
 
@@ -105,7 +105,7 @@ class Folder:
 
 @pytest.mark.slow
 def test_kills__do_not_change_the_result(digits_dir: str, tmp_path: pathlib.Path) -> None:
-    """Kills runs, each again until it ends, and compares each with an uninterrupted one."""
+    """Kills and restarts each run until it ends, and compares it with an uninterrupted run."""
     uninterrupted = Folder(tmp_path / 'uninterrupted', digits_dir)
     assert uninterrupted.run() == 0, uninterrupted.log()
     draw = random.Random(1)

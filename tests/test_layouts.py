@@ -22,7 +22,7 @@ BATCH, STEPS = 16, 3
 def global_batches(
     config: Config, cores: int = 1, hosts: int = 1, step: int = 0, steps: int = STEPS
 ) -> Tuple[np.ndarray, np.ndarray]:
-    """The images and labels of some global batches: those of all hosts, and of each host's cores one after another."""
+    """The images and labels of some global batches: host after host, and for each host core after core."""
     batch = config.train_batch_size
     parts: List[List[np.ndarray]] = [[], []]
     for host in range(hosts):
@@ -47,7 +47,7 @@ def config(digits_dir: str) -> Config:
 
 @pytest.fixture(scope='module')
 def expected(config: Config) -> Tuple[np.ndarray, np.ndarray]:
-    """On one core."""
+    """The global batches on one core."""
     images, labels = global_batches(config)
     assert len({image.tobytes() for image in images.reshape([STEPS * BATCH, -1])}) == STEPS * BATCH
     return images, labels
@@ -62,7 +62,7 @@ def test_batches__are_the_same_bits_on_any_hosts_and_cores(
 
 
 def in_files(config: Config, tmp_path: Any, counts: List[int]) -> Config:
-    """The same training images in other files, of as many records."""
+    """The same training images in other files, with these numbers of records."""
     paths = records.find_shards(config.data_dir, records.TRAIN)
     serialized = iter([record for path in paths for record in tf.io.tf_record_iterator(path)])
     for number, count in enumerate(counts):
@@ -116,7 +116,7 @@ def on_cores(config: Config, tmp_path: Any, layout: str) -> Config:
 @pytest.mark.program
 def test_weights__are_the_same_if_cores_and_hosts_change(config: Config, tmp_path: Any, one_layer: None) -> None:
     expected = train(on_cores(config, tmp_path / 'one', '1'), 3)
-    # A step on each layout.
+    # One step on each layout.
     for step, layout in enumerate(('1', '8x2', '2'), 1):
         values = train(on_cores(config, tmp_path / 'several', layout), step)
     for name, value in expected.items():

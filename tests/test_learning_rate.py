@@ -21,7 +21,7 @@ def first_step(epoch: int, config: Config) -> int:
 
 
 def check_rates(steps: Sequence[int], expected: Any, config: Config, **of_tensors: float) -> None:
-    """Checks the rates of numbers, in double precision, and those of a tensor, in float32."""
+    """Checks the rates for Python numbers, in double precision, and for a tensor, in float32."""
     np.testing.assert_allclose([learning_rate(step, config) for step in steps], expected, rtol=1e-12)
     rates = evaluate(learning_rate(tf.constant(steps, tf.int64), config))
     np.testing.assert_allclose(rates, expected, **{'rtol': 2e-6, **of_tensors})
@@ -48,7 +48,7 @@ def documented(step: int, config: Config) -> float:
 @pytest.mark.parametrize('batch', BATCHES)
 def test_learning_rate__follows_the_documented_formula_in_every_epoch(batch: int, warmup: bool) -> None:
     config = Config(train_batch_size=batch, use_learning_rate_warmup=warmup)
-    # A rounding error changes the first or the last step of an epoch.
+    # A rounding error would change the first or the last step of an epoch.
     steps = [s for epoch in range(201) for s in (first_step(epoch, config), first_step(epoch + 1, config) - 1)]
     check_rates(steps, [documented(step, config) for step in steps], config)
 
@@ -87,7 +87,7 @@ def test_cap_warmup__has_the_lower_rate_of_warm_up_and_plain_curve(changes: Dict
 @pytest.mark.parametrize('schedule', ['exponential', 'step', 'cosine'])
 def test_learning_rate__has_a_floor_of_a_ten_thousandth(schedule: str) -> None:
     config = Config(schedule=schedule, learning_rate_decay=0.01, train_batch_size=512, learning_rate=3.0)
-    # A fraction of the rate of the batch.
+    # The floor is a fraction of the rate for the batch.
     floor = pytest.approx(3.0 * 2 * 0.0001)
     assert learning_rate(10**7, config) == floor and evaluate(learning_rate(tf.constant(10**7), config)) == floor
 

@@ -1,4 +1,4 @@
-"""Help and refusals of every command come without TensorFlow and other packages that take seconds to load."""
+"""Help and refusals of every command need neither TensorFlow nor other packages that take seconds to load."""
 
 import json
 import os
@@ -11,7 +11,7 @@ from inception_v3_tpu.__main__ import COMMANDS
 
 # Importing these fails.
 LARGE = ('tensorflow', 'numpy', 'scipy', 'matplotlib', 'plotly', 'jinja2', 'h5py', 'apache_beam', 'sklearn', 'PIL')
-# The files of the project's kinds that an export has.
+# Files that help texts name because an export contains them.
 FILES_OF_EXPORTS = {'README.md,'}
 HIDDEN = f'import sys; sys.modules.update(dict.fromkeys({LARGE!r})); '
 
@@ -40,7 +40,7 @@ CASES: List[Tuple[List[str], int, str]] = [
     (['from-folder', '/no/such', 'out'], 2, 'error: /no/such: no such folder.'),
     (['fid', 'tests'], 2, 'pt_inception-2015-12-05-6726825d.pth'),
 ]
-# The command lines of a command in a process of its own, forked from one that has loaded nothing else.
+# Runs the command lines of each command in a process, forked from one that has loaded nothing else.
 ANSWERS = """
 import contextlib, io, itertools, json, os
 from inception_v3_tpu.__main__ import main

@@ -1,4 +1,4 @@
-"""Tests of the estimator that keeps its graphs: it does what TPUEstimator does, with fewer graphs."""
+"""Tests of the estimator that keeps its graphs: it equals TPUEstimator, with fewer graphs."""
 
 import collections
 import dataclasses
@@ -65,7 +65,7 @@ def test_run__equals_that_of_tpu_estimator_with_a_graph_for_each_cycle(
     values = checkpoints_of(one)
     assert {name.split()[0] for name in values} == {'0', '2', '4', '5'}
     assert not differing(values, checkpoints_of(other))
-    # The graph of evaluation that is kept is optimized, so that the last digits of its sums may differ.
+    # The kept graph of evaluation is optimized, so the last digits of its sums may differ.
     both = [[e._replace(cross_entropy=round(e.cross_entropy, 5)) for e in evaluations_of(run)] for run in (one, other)]
     assert both[0] == both[1]
     assert [evaluation.step for evaluation in evaluations_of(one)] == [2, 4, 5]
@@ -75,7 +75,7 @@ def test_run__equals_that_of_tpu_estimator_with_a_graph_for_each_cycle(
 
 
 def counting_model(features: tf.Tensor, labels: tf.Tensor, mode: str, params: Any) -> tf.estimator.tpu.TPUEstimatorSpec:
-    """A model whose variable is the sum of the training examples, and whose metric adds it to those of evaluation."""
+    """A model whose variable sums the training examples, and whose metric adds this sum to the evaluated examples."""
     total = tf.get_variable('total', [], tf.float32, tf.zeros_initializer(), use_resource=True)
     value = tf.reduce_sum(features)
     if mode == tf.estimator.ModeKeys.TRAIN:
@@ -90,7 +90,7 @@ def counting_model(features: tf.Tensor, labels: tf.Tensor, mode: str, params: An
 
 
 def train(estimator: LocalEstimator, until: int, *hooks: Any) -> List[float]:
-    """Trains to a step, and saves it as a run does; returns the losses."""
+    """Trains to a step, and saves a checkpoint as a run does; returns the losses."""
     watcher = mock.Mock()
     saving = CheckpointHook(estimator.model_dir, 0, 1)
     estimator.train(examples, hooks=[StepHook([watcher]), saving, *hooks], max_steps=until)

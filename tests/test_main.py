@@ -113,7 +113,7 @@ def test_main__ends_at_a_signal_before_training_even_if_it_was_ignored(
         return ''
 
     replace_run(monkeypatch, execute)
-    # As after `command &` in a shell script.
+    # A shell script's `command &` ignores signals like this.
     before = signal.signal(number, signal.SIG_IGN)
     try:
         _, _, err = run(capsys, *FAKE)

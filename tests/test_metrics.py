@@ -27,7 +27,7 @@ def test_metrics__are_means_over_images_without_padding() -> None:
     labels = random.randint(0, 7, 10)
     logits = random.normal(0, 2, [10, 7]).astype(np.float32)
     padding = (np.full(3, PADDING_LABEL), 100 * np.ones([3, 7], np.float32))
-    # The batches have different sizes, so that a mean of batch means would differ.
+    # The batches have different sizes, so a mean of batch means would differ.
     results = accumulate([(labels[:6], logits[:6]), (labels[6:], logits[6:]), padding])
 
     ranks = (logits > logits[np.arange(10), labels][:, np.newaxis]).sum(1)

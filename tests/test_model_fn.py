@@ -70,11 +70,11 @@ def test_loss__weighs_images_by_their_labels(smoothing: float) -> None:
     by_hand = [-(targets * (x - np.log(np.exp(x).sum(1, keepdims=True)))).sum(1) for x in (logits, auxiliary)]
     whole, *halves = evaluate(*map(loss, (slice(4), slice(2), slice(2, 4))))
     assert whole == pytest.approx((weights[labels] * (by_hand[0] + 0.4 * by_hand[1])).mean(), rel=1e-6)
-    # Keras divides by the number of images, too: its class_weight multiplies the losses of images.
+    # Keras also divides by the number of images: its class_weight multiplies the losses of images.
     keras = tf.keras.losses.CategoricalCrossentropy(from_logits=True, label_smoothing=smoothing)
     theirs = [keras(np.eye(3, dtype=np.float32)[labels], x, sample_weight=weights[labels]) for x in (logits, auxiliary)]
     assert whole == pytest.approx(np.dot([1, 0.4], evaluate(*theirs)), rel=1e-6)
-    # The mean over replicas, with other classes on each, is that of the whole batch.
+    # The mean over replicas, which have different classes, is the mean over the whole batch.
     assert np.mean(halves) == pytest.approx(whole, rel=1e-6)
 
 
@@ -114,7 +114,7 @@ def test_clear_update_collections__updates_statistics_in_place(tiny: None) -> No
 
 
 def test_averages__first_decays_are_those_of_steps_1_and_2(tiny: None) -> None:
-    # An Estimator makes a global step that is no resource. Its reads have no defined order, so try several times.
+    # An Estimator's global step is not a resource. Its reads have no defined order, so try several times.
     with tf.variable_scope('', use_resource=False):
         global_step = tf.train.create_global_step()
     assert 'Resource' not in type(global_step).__name__

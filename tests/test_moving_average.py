@@ -1,4 +1,4 @@
-"""Tests of the moving averages of the weights: values, names, and the checkpoint they are loaded from."""
+"""Tests of the moving averages of the weights: values, names, and the checkpoint from which they are loaded."""
 
 from typing import Any
 
@@ -33,7 +33,7 @@ def test_moving_average__follows_the_equation_with_the_step_as_number_of_updates
             expected -= (1 - decay) * (expected - value)
             results.append((session.run(average), expected))
     np.testing.assert_allclose(*zip(*results), rtol=1e-6)
-    # In the first steps the decay is below its limit of 0.3; in the last ones it equals the limit.
+    # In the first steps the decay is below its limit of 0.3; in the last steps it equals the limit.
     assert (1 + 1) / (10 + 1) < 0.3 < (1 + 4) / (10 + 4)
 
 
@@ -47,7 +47,7 @@ def test_moving_average__covers_trainable_and_collected_variables() -> None:
     assert {*averaged} == {f'{v.op.name}/ExponentialMovingAverage' for v in (trainable, extra)}
     with tf.Session() as session:
         session.run(tf.global_variables_initializer())
-        # Not the initializer's value, which would be drawn a second time.
+        # The average begins with the weight, not with a second draw of its initializer.
         values = session.run([trainable, averaged['trainable/ExponentialMovingAverage']])
         assert values[0].any() and (values[0] == values[1]).all()
         # Nothing initializes the weight again.
@@ -64,7 +64,7 @@ def test_moving_average__of_a_frozen_variable_equals_it_after_a_step() -> None:
     with tf.Session() as session:
         session.run(tf.global_variables_initializer())
         assert session.run(average) == 2
-        # As restored from a checkpoint of training without --freeze.
+        # A checkpoint of training without --freeze may restore such an average.
         average.load(1.0, session)
         session.run(update)
         assert session.run([average, frozen]) == [2, 2]
@@ -72,7 +72,7 @@ def test_moving_average__of_a_frozen_variable_equals_it_after_a_step() -> None:
 
 @pytest.fixture
 def weight() -> tf.Variable:
-    """One of the two variables of a graph that the checkpoints fit."""
+    """One of the two variables of the graph, which fit the checkpoints."""
     tf.get_variable('statistic', [], trainable=False)
     return tf.get_variable('w', [])
 

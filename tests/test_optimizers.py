@@ -67,11 +67,11 @@ def test_cross_shard_optimizer__sums_gradients_of_the_mean_loss(name: str) -> No
     with tpu_function.tpu_shard_context(4):
         optimizer = make_optimizer(tf.constant(RATE), Config(optimizer=name))
         ((gradient, _),) = optimizer.compute_gradients(tf.reduce_sum(8.0 * weights), [weights])
-        # Before the sum is in the graph, which has no kernel for a CPU.
+        # Evaluated before the graph has the sum, which has no kernel for a CPU.
         assert [*evaluate(gradient)] == [2.0, 2.0]
         optimizer.apply_gradients([(gradient, weights)])
     sums = [op for op in tf.get_default_graph().get_operations() if op.type == 'CrossReplicaSum']
     assert len(sums) == 1
-    # The wrapped optimizer is the one that was asked for.
+    # The wrapped optimizer is the configured one.
     slots = {'sgd': [], 'momentum': ['momentum'], 'RMS': ['momentum', 'rms']}[name]
     assert optimizer.get_slot_names() == slots

@@ -1,4 +1,4 @@
-"""Every pair of values of two flags that name alternatives is refused by a rule, or its graphs can be built."""
+"""Every pair of values of two flags with alternatives is refused by a rule, or its graphs can be built."""
 
 import dataclasses
 import functools
@@ -19,13 +19,13 @@ from tests.support.tiny_network import TINY
 from tools.preflight import graphs
 
 MODES = tf.estimator.ModeKeys
-# The values of each flag: of those that have choices, True and False; and of a few others that switch something.
+# The values of each flag: its choices, or True and False; and two values for a few others that switch something.
 VALUES: Dict[str, Tuple[Any, ...]] = {
     **{f.name: tuple(setting_of(f).choices) for f in dataclasses.fields(Config) if setting_of(f).choices},
     **{f.name: (True, False) for f in dataclasses.fields(Config) if isinstance(f.default, bool)},
     **{'seed': (None, 1), 'max_bad_records': (0, 2), 'freeze': ('', 'Logits*'), 'head_learning_rate': (None, 0.1)},
     **{'batch_norm_group_size': (0, 1), 'eval_total_size': (0, 4), 'class_weights': ('', f'mine=2{",1" * 10}')},
-    # The other two have the functions and the options of these, with more layers.
+    # The two networks that are left out have the functions and options of others, with more layers.
     'network': tuple(name for name in NETWORKS if name not in ('revnet104', 'revnet110')),
 }
 BASE: Dict[str, Any] = {
@@ -33,7 +33,7 @@ BASE: Dict[str, Any] = {
     **{'depth_multiplier': 0.01, 'num_train_images': 40, 'num_eval_images': 73, 'num_parallel_calls': 2},
     **{'model_dir': 'model', 'data_dir': 'data', 'num_shards': 2, 'tpu': 'emulated:2'},
 }
-# Flags that others need, and none.
+# No flags, and flags that other flags need.
 NEEDED: Tuple[Dict[str, Any], ...] = (
     {},
     {'use_tpu': False},
@@ -59,12 +59,12 @@ def pairs_of(row: Row) -> Iterator[FrozenSet[Tuple[str, Any]]]:
 
 
 def rows_for(values: Dict[str, Tuple[Any, ...]]) -> Tuple[List[Row], int]:
-    """Rows of flags that no rule refuses and that have every pair of values between them; and the number refused.
+    """Rows of flags that no rule refuses, which together have every allowed pair; and the number of refused pairs.
 
-    Each begins with a pair that is missing. Flag after flag, it takes the value with the most missing pairs.
+    Each row begins with a missing pair. Flag after flag, it then takes the value with the most missing pairs.
     """
     every = [{a: x, b: y} for a, b in itertools.combinations(values, 2) for x in values[a] for y in values[b]]
-    # A pair that is refused alone may need a third flag.
+    # A pair that is refused alone may be allowed with a third flag.
     begun = {frozenset(pair.items()): [{**each, **pair} for each in NEEDED] for pair in every}
     allowed = {pair: next((row for row in rows if not is_refused(row)), None) for pair, rows in begun.items()}
     missing = {pair for pair, row in allowed.items() if row}
@@ -110,7 +110,7 @@ def build(config: Config) -> None:
 
 @pytest.fixture
 def short(monkeypatch: Any) -> None:
-    """Replaces the networks by short ones of the same options."""
+    """Replaces the networks by short ones with the same options."""
     for name, network in NETWORKS.items():
         if name.startswith('revnet'):
             build: Any = functools.partial(revnet.revnet, revnet.REVNET_38._replace(units=(1,), depths=(32,)))
@@ -130,7 +130,7 @@ def test_pairs__are_refused_or_build_their_graphs(
 ) -> None:
     rows, refused = rows_for(VALUES)
     assert 10 < len(rows) < 100 and refused > 100
-    # By hand: pairs that a rule refuses, and some that none does.
+    # Chosen by hand: pairs that a rule refuses, and pairs that no rule refuses.
     never: List[Row] = [{'precision': 'float16', 'use_tpu': True}, {'data_format': 'tar', 'use_data': 'fake'}]
     for pair in never:
         assert not [row for row in rows if pair.items() <= row.items()]

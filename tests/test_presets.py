@@ -69,7 +69,7 @@ def test_preset_imagenet__of_many_cores_keeps_epochs_and_memory(
     config = Config(**PRESETS[preset])
     assert (config.train_batch_size, config.num_shards, config.use_learning_rate_warmup) == (batch, cores, True)
     assert config.batch_norm_decay == decay == pytest.approx(0.9997**cores, abs=5e-5)
-    # To the last step, of the default's 213,000 of 1,024 images.
+    # As many images as the default's 213,000 steps of 1,024, to the last whole step.
     assert config.train_steps == 213000 * 1024 // batch
 
 
@@ -86,7 +86,7 @@ def test_preset__trains_for_the_described_epochs(preset: str, epochs: int) -> No
     assert images / config.num_train_images == pytest.approx(epochs, abs=0.3)
 
 
-# The steps at which the rate falls, in the paper.
+# The steps at which the rate falls in the paper.
 @pytest.mark.parametrize(
     ('preset', 'falls', 'late_by'),
     [

@@ -1,4 +1,4 @@
-"""A copy of the program without `tools` trains, evaluates, resumes and exports on a data set that is there."""
+"""A copy of the program without `tools` trains, evaluates, resumes and exports on an existing data set."""
 
 import json
 import os

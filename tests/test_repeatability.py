@@ -66,7 +66,7 @@ def photo_config(thumbnail_dir: str, tmp_path: Any) -> Config:
 
 
 def check_resumed(config: Config, **changes: Any) -> None:
-    """Checks that a resumed run ends with the bits of an uninterrupted one, whatever the parallelism."""
+    """Checks that a resumed run ends with the bits of an uninterrupted run, whatever the parallelism."""
     whole = train(config, 3)
     resumed = dataclasses.replace(
         config, model_dir=f'{config.model_dir}-resumed', num_parallel_calls=1, num_files_infeed=1, **changes
@@ -108,7 +108,7 @@ def test_seed__keeps_the_number_of_threads_of_the_first_start(photo_config: Conf
     cores = len(os.sched_getaffinity(0))
     assert with_settled_threads(config).intra_op_threads == cores
     assert with_settled_threads(dataclasses.replace(config, seed=None)).intra_op_threads == 0
-    # As the first start of a run on a machine with one more core.
+    # The first start of the run was on a machine with one more core.
     tf.io.gfile.makedirs(str(config.model_dir))
     write_start(dataclasses.replace(config, intra_op_threads=cores + 1), None)
     assert with_settled_threads(config).intra_op_threads == cores + 1

@@ -67,7 +67,7 @@ def test_synchronized_batch_norm__equals_that_of_its_groups_batch() -> None:
             np.testing.assert_allclose(found, value, atol=1e-4 * np.abs(value).max())
     first = INPUTS[PAIRS[0]].reshape([-1, 2])
     for replica in range(4):
-        # The same on all replicas, so that a run that is resumed has the same shift.
+        # All replicas have the same statistics, so a resumed run has the same shift.
         mean, variance = (variables[f'BatchNorm/moving_{name}'][replica] for name in ('mean', 'variance'))
         np.testing.assert_allclose(mean, (1 - DECAY) * first.mean(0), atol=1e-6)
         np.testing.assert_allclose(variance, DECAY + (1 - DECAY) * first.var(0, ddof=1), rtol=1e-5)
@@ -198,7 +198,7 @@ def test_metric__is_summed_over_replicas() -> None:
     labels, logits = np.int32([[1, -1], [2, 0]]), np.eye(3, dtype=np.float32)[np.int32([[1, 0], [0, 0]])]
     with strategy.scope():
         found = strategy.extended.call_for_each_replica(lambda: evaluation_metrics(own(labels), own(logits)))
-        # A value of all replicas, which an Estimator reads.
+        # An Estimator reads one value for all replicas.
         values = {name: value for name, (value, _) in found.items()}
         assert all(isinstance(value, tf.Tensor) for value in values.values())
         updates = [each for _, update in found.values() for each in strategy.experimental_local_results(update)]
@@ -250,7 +250,7 @@ def test_estimator__errors_of_a_replicas_model_function_keep_their_type(tmp_path
     strategy: Any = distribution.strategy_of(Config(use_tpu=False, accelerator='cpu', num_gpus=2))
     run_config = tf.estimator.tpu.RunConfig(model_dir=str(tmp_path))
     estimator = ReplicatedEstimator(strategy, model_fn=model_fn, config=run_config, use_tpu=False)
-    # On TensorFlow 2, AutoGraph made another error of it.
+    # On TensorFlow 2, AutoGraph would turn it into another error.
     with pytest.raises(ConfigError, match='--freeze: no such layer'):
         strategy.configure(estimator._session_config)
         with strategy.scope():
@@ -269,6 +269,6 @@ def test_evaluation_input__ends_with_a_batch_for_each_replica() -> None:
     with tf.Session() as session, pytest.raises(tf.errors.OutOfRangeError):
         while True:
             labels.append(session.run(iterator))
-    # Four batches have images, and two complete the second step of three.
+    # Four batches have images, and two complete the second step of three batches.
     assert len(labels) == 6
     assert sum(np.concatenate(labels) >= 0) == images

@@ -1,4 +1,4 @@
-"""Tests of whole runs on several replicas, on virtual devices of the CPU: they are runs on as many TPU cores."""
+"""Tests of whole runs on several replicas, on virtual devices of the CPU: they equal runs on as many TPU cores."""
 
 import dataclasses
 import os
@@ -64,7 +64,7 @@ def check_no_graph_in(folder: str) -> None:
                 'batch_norm': 'synchronized',
                 'batch_norm_group_size': 2,
                 'clear_update_collections': False,
-                # Close to 1: the loss of the first core, of two images, is compared with that of all below.
+                # Close to 1: below, the loss of the first core's two images is compared with the loss of all.
                 'class_weights': f'mine=1{",1.2,0.8" * 5}',
             },
         ),
@@ -82,7 +82,7 @@ def test_run__has_the_bits_of_an_emulated_tpu_and_saves_no_graph(
     assert not differing(train(own, 3), train(tpu, 3))
     steps, on_tpu = (read_first_steps(str(each.model_dir)) for each in (own, tpu))
     assert [each.digest for each in steps] == [each.digest for each in on_tpu]
-    # The mean over the replicas, beside the loss of the first core.
+    # On the left the mean over the replicas, on the right the loss of the first core.
     np.testing.assert_allclose(steps[0].loss, on_tpu[0].loss, rtol=0.2)
     assert len(evaluations(own)) == len(evaluations(tpu)) > 0
     for one, other in zip(evaluations(own), evaluations(tpu)):
@@ -99,7 +99,7 @@ def test_run__moves_between_replicas_cores_and_one_device(config: Config) -> Non
         moved = train(place(training, number), step)
         assert moved.keys() == first.keys()
         assert moved['global_step'] == step
-    # Whatever trains a checkpoint, every number of devices evaluates it alike.
+    # Any number of devices evaluates a checkpoint alike, whatever devices trained it.
     checkpoint = tf.train.latest_checkpoint(str(config.model_dir))
     for number in (1, 4):
         execute(on_gpus(config, number, mode='eval', train_steps=4))

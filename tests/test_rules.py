@@ -1,4 +1,4 @@
-"""Tests of the combinations of values that are refused, each with its neighbour that is allowed."""
+"""Tests of refused combinations of values, each with an allowed neighbour."""
 
 import pathlib
 from typing import Any, Dict, Tuple
@@ -16,7 +16,7 @@ GROUPS = {'batch_norm': 'synchronized', 'batch_norm_group_size': 3}
 TAR_BOXES = {'data_format': 'tar', 'use_annotated_bbox': True}
 LIST_OF_STEPS = 'the first and the last step, counted from 1, such as 101,110: at most 100 training steps'
 
-# Refused values, the message's flag with its value, a part of the rest, and a change that makes them allowed.
+# Refused values, the message's flag with its value, another part of the message, and a change that makes them allowed.
 CASES: Tuple[Tuple[Dict[str, Any], str, str, Dict[str, Any]], ...] = (
     ({'train_batch_size': 1020}, 'train_batch_size=1020', '--num_shards=8; the nearest is 1024', {'use_tpu': False}),
     ({'eval_batch_size': 3}, 'eval_batch_size=3', 'the nearest is 8', {'eval_batch_size': 8}),
@@ -129,7 +129,7 @@ def parsed(text: str) -> flags.CommandLine:
         ('--moving_average=False --moving_average_decay=0.9', '--moving_average_decay=0.9', '--moving_average=False'),
         ('--moving_average_decay=1', '--moving_average_decay=1', 'below 1'),
         ('--batch_norm_decay=1', '--batch_norm_decay=1', 'below 1'),
-        # A value without an effect is refused for that alone.
+        # A value without an effect is refused only for that reason.
         ('--moving_average=False --moving_average_decay=1', '--moving_average_decay=1.0', '--moving_average=False'),
         ('--moving_average=False --batch_norm_decay=1', '--batch_norm_decay=1', 'below 1'),
         ('--label_smoothing=1', '--label_smoothing=1', 'below 1'),
@@ -190,7 +190,7 @@ def test_parse__knows_the_model_dir_by_any_spelling(flag: str, tmp_path: pathlib
         '--tpu=node --tpu_zone=z --gcp_project=p --num_shards=32',
         '--use_data=fake --brightness_distortion_range=0.5 --num_train_images=100000',
         '--moving_average_decay=0.9 --batch_norm_decay=0.9 --label_smoothing=0',
-        # The number of steps is not known before that of the images.
+        # The number of steps is unknown until the number of images is known.
         '--train_epochs=1 --profile_steps=2000,2010',
     ],
 )

@@ -1,4 +1,4 @@
-"""Tests of `./run` with a stand-in for uv that logs its calls and makes no packages."""
+"""Tests of `./run` with a stand-in for uv that logs its calls and installs no packages."""
 
 import os
 import pathlib
@@ -16,7 +16,7 @@ ROOT = pathlib.Path(__file__).parent.parent
 LIMIT = 120
 TOOLS = ('cat', 'chmod', 'cmp', 'cp', 'dirname', 'env', 'flock', 'mkdir', 'rm', 'sed', 'sh', 'sleep')
 
-# It makes an environment, waits while the file `wait` exists, and fails if the file `fail` has its first two arguments.
+# Makes an environment, waits while the file `wait` exists, and fails if the file `fail` has its first two arguments.
 UV = """#!/bin/sh
 cd "$(dirname "$0")/../.."
 printf '%s\\n' "$*" >>log
@@ -81,7 +81,7 @@ class Project:
         return path
 
     def machine(self, name: str) -> None:
-        """Lets the project stand on a machine with a name of `uname -sm`."""
+        """Sets the name of the machine that `uname -sm` prints."""
         self.add(self.bin / 'uname', f'#!/bin/sh\n[ "$*" = -sm ] && echo "{name}"\n')
 
     def start(self, *command: str, **environment: str) -> 'subprocess.Popen[str]':
@@ -237,7 +237,7 @@ def test_run__machines_without_1_15_take_2_15_and_say_so(project: Project) -> No
     assert done.stderr.startswith('run: TensorFlow 1.15 has no package for Linux aarch64: using 2.15\n')
     assert project.log() == project.set_up(python, '.venv-2.15', 'requirements-2.15.lock')
     assert project.call(*command).stderr == ''
-    # A choice is kept.
+    # An explicit choice is kept.
     assert project.call(*command, TF='1.15').stdout == f'{project.folder}/.venv/bin 1.15\n'
 
 

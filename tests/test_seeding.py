@@ -46,7 +46,7 @@ def test_aggregation_method__adds_gradients_in_a_fixed_order_with_a_seed(seed: A
     x = tf.constant(2.0)
     method = seeding.aggregation_method(Config(seed=seed))
     (gradient,) = tf.gradients([x * 3, x * 5, x * 7], x, aggregation_method=method)
-    # With a seed, each sum is of two: the sum of three depends on their order.
+    # With a seed, each sum has two terms: the sum of three depends on their order.
     assert len(gradient.op.inputs) == (3 if seed is None else 2)
     with tf.Session() as session:
         assert session.run(gradient) == 15
@@ -165,10 +165,10 @@ def test_uniform_rows__are_uniform_and_uncorrelated() -> None:
     draws = rows_of(list(range(200)), 501)
     assert draws.dtype == np.float32
     assert draws.min() >= 0 and draws.max() < 1
-    # Of 24 bits, whose last one is 1 in half of the numbers.
+    # The numbers have 24 bits, and the last bit is 1 in half of them.
     whole = draws.astype(np.float64) * 2**24
     assert (whole == np.floor(whole)).all() and 0.4 < np.mean(whole % 2) < 0.6
-    # Within five standard deviations: of a count of a tenth of 100,200 numbers, and of a correlation.
+    # Within five standard deviations of the count in a tenth of the range, for 100,200 numbers, and of a correlation.
     np.testing.assert_allclose(np.histogram(draws, 10, (0, 1))[0] / draws.size, 0.1, atol=5 * 0.3 / np.sqrt(draws.size))
     for one, other in ((draws[:-1], draws[1:]), (draws[:, :-1], draws[:, 1:]), (draws[:, :250], draws[:, 251:])):
         assert abs(np.corrcoef(one.ravel(), other.ravel())[0, 1]) < 5 / np.sqrt(one.size)

@@ -13,7 +13,7 @@ CYCLES = 25
 STEPS_PER_CYCLE = int(os.environ.get('STEPS', 250)) // CYCLES
 STEPS = CYCLES * STEPS_PER_CYCLE
 # The number of cycles until TensorFlow's memory is fully allocated. As many cycles after them are compared with the
-# last ones.
+# last cycles.
 WARMUP_CYCLES = 8
 # The allowed growth of the numbers of files and threads. Each cycle counts with its minimum, which occurs between two
 # sessions. A leak of one per cycle would add eight or more.

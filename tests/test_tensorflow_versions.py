@@ -1,6 +1,6 @@
-"""TensorFlow 1.15 and each later one do the same with one seed, and continue and serve each other's runs.
+"""TensorFlow 1.15 and each later version agree for a seed, and continue and serve each other's runs.
 
-`python -m tests.test_tensorflow_versions FILE` makes the calls in FILE with one version: a list in JSON of the names of
+`python -m tests.test_tensorflow_versions FILE` makes the calls in FILE with one version: a JSON list of the names of
 functions below, each with its arguments. Runs have a network of one layer, so that they take seconds.
 """
 
@@ -75,7 +75,7 @@ def perform(version: str, folder: pathlib.Path, *calls: Any) -> None:
 
 @pytest.fixture(scope='module')
 def versions() -> List[str]:
-    """TensorFlow 1.15 and the later ones that are installed."""
+    """TensorFlow 1.15 and the later versions that are installed."""
     folders = {'1.15': '.venv', '2.15': '.venv-2.15', '2.21': '.venv-2.21'}
     found = [version for version, folder in folders.items() if (ROOT / folder / 'installed.lock').exists()]
     if len(found) < 2 or found[0] != '1.15':
@@ -84,7 +84,7 @@ def versions() -> List[str]:
 
 
 def training(config: Config, folder: pathlib.Path, name: str, **changes: Any) -> Any:
-    """The call that trains the run of a name."""
+    """The call that trains a run, in the folder `name`."""
     changed = dataclasses.replace(config, mode='train', model_dir=str(folder / name), **changes)
     return 'train', {'config': dataclasses.asdict(changed)}
 
@@ -124,7 +124,7 @@ def test_versions__prepare_the_same_bits(versions: List[str], begun: pathlib.Pat
 
 
 def values_of(model_dir: pathlib.Path, step: int) -> Dict[str, np.ndarray]:
-    """The trained variables and moving statistics after a step, without averages and the sums of the optimizer."""
+    """The trained variables and moving statistics after a step, without averages and the optimizer's slots."""
     reader = tf.train.load_checkpoint(str(model_dir / f'model.ckpt-{step}'))
     names = [name for name in reader.get_variable_to_shape_map() if name.startswith(('Layer/', 'Logits/'))]
     slots = ('ExponentialMovingAverage', 'RMSProp', 'RMSProp_1')

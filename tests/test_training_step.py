@@ -1,7 +1,7 @@
 """Tests of whole training steps against independent programs.
 
-A network of one layer is compared with NumPy; Inception v3 with a program that uses TF-Slim's network, computes the
-loss from its definition, and the moving averages in NumPy.
+A network of one layer is compared with NumPy. Inception v3 is compared with a program that uses TF-Slim's network, and
+computes the loss from its definition and the moving averages in NumPy.
 """
 
 import dataclasses
@@ -39,7 +39,7 @@ CONFIG = Config(
 )
 RATES = [0.25, 0.125, 0.0625]
 RANDOM = np.random.RandomState(0)
-# Float32, because that is what a device receives.
+# Float32, which a device receives.
 IMAGES = RANDOM.uniform(-1, 1, [STEPS, 4, 107, 107, 3]).astype(np.float32)
 LABELS = RANDOM.randint(0, 11, [STEPS, 4]).astype(np.int32)
 # The updates of the averages at these steps: (1 + n) / (10 + n) for n = 1, 2, 3.
@@ -90,7 +90,7 @@ class Averages:
 
 
 def tiny_steps(values: Dict[str, np.ndarray], weight_decay: float, keep: float) -> Steps:
-    """The same three steps of the network of one layer: TensorFlow only differentiates, in float64."""
+    """The same three steps for the network of one layer, in float64; TensorFlow only differentiates."""
     x, labels = tf.placeholder(tf.float64, [None, 3]), tf.placeholder(tf.int32, [4])
     held = {name: tf.placeholder(tf.float64, value.shape) for name, value in values.items()}
     matrices = {name: value[0, 0] for name, value in held.items() if name.endswith('weights')}
@@ -158,8 +158,8 @@ def test_training__three_steps_of_one_layer_agree_with_numpy(tiny: None, monkeyp
     np.testing.assert_allclose(ours['loss'], theirs['loss'], rtol=1e-5)
     errors = largest_errors(ours, theirs)
     worst = max(errors, key=lambda each: errors[each])
-    # A sum of the 45,796 positions of a batch has an error of sqrt(45,796) * 2 ** -24 = 1.3e-5 of its terms, which
-    # partly cancel: 3e-5 of the sum was seen.
+    # A sum over the 45,796 positions of a batch has an error of sqrt(45,796) * 2 ** -24 = 1.3e-5 of its terms, which
+    # partly cancel. The error seen was 3e-5 of the sum.
     assert errors[worst] < 3e-4, (worst, errors[worst])
 
 
@@ -178,7 +178,7 @@ def slim_steps(config: Config) -> Steps:
     logits, auxiliary_logits = build_slim(images, 11, True, config.batch_norm_decay, 0.01)
     decayed = [v for v in tf.trainable_variables() if v.shape.ndims == 4]
     l2 = 4e-5 * sum(tf.reduce_sum(v**2) / 2 for v in decayed)
-    # Its gradient passes through float32 in `tf.losses`.
+    # The factor is rounded, because in `tf.losses` the gradient passes through float32.
     weight = float(np.float32(0.4))
     loss = cross_entropy(logits, labels) + weight * cross_entropy(auxiliary_logits, labels) + l2
     optimizer = tf.train.RMSPropOptimizer(rate, 0.9, 0.9, 1.0)

@@ -1,4 +1,4 @@
-"""Bad records in training with a seed: each is replaced, so that the other images of every batch stay the same."""
+"""Bad records in training with a seed: each is replaced, and the other images of every batch stay the same."""
 
 import dataclasses
 import os
@@ -16,7 +16,7 @@ from tests.support.runs import make_small_config
 from tests.support.tiers import further
 from tests.test_layouts import STEPS, global_batches
 
-# The bad ones of 96 images; two are neighbours.
+# The bad records among 96; two are neighbours.
 BAD = {3, 40, 41, 95}
 # Each of 16 lanes supplies two images of a batch, so a run of 8 records lasts 4 steps.
 BATCH, LANES, WIDTH, RUN_STEPS = 32, 16, 2, 4
@@ -40,14 +40,14 @@ def test_replaced__is_the_next_usable_record_of_the_run(usable: List[int]) -> No
 
 
 def lane_by_lane(values: np.ndarray) -> np.ndarray:
-    """Values [steps, batch, …] of whole runs as [images, …]: run after run, in each one lane after the other."""
+    """Values [steps, batch, …] of whole runs as [images, …]: run after run, and in each run lane after lane."""
     shape = values.shape[2:]
     runs = values.reshape([-1, RUN_STEPS, LANES, WIDTH, *shape])
     return runs.swapaxes(1, 2).reshape([-1, *shape])
 
 
 def written(folder: Any, config: Config, bad: Set[int]) -> Config:
-    """A configuration for 96 of the digits in three files, of which some cannot be decoded."""
+    """A configuration for 96 of the digits in three files; the `bad` ones cannot be decoded."""
     paths = records.find_shards(config.data_dir, records.TRAIN)
     serialized = [record for path in paths for record in tf.io.tf_record_iterator(path)][:96]
     folder.mkdir()
@@ -70,7 +70,7 @@ def damaged(config: Config, tmp_path_factory: Any) -> Config:
 
 @pytest.fixture(scope='module')
 def batches(damaged: Config) -> Tuple[np.ndarray, np.ndarray]:
-    """On one host and core, 12 steps: 4 epochs, and 3 runs of each lane."""
+    """The batches of 12 steps on one host and core: 4 epochs, and 3 runs of each lane."""
     return global_batches(damaged, steps=12)
 
 
@@ -117,11 +117,11 @@ def test_bad_records__are_counted_for_each_worker(digits_dir: str, tmp_path: Any
         with tf.Graph().as_default(), tf.Session() as session:
             places = tf.constant(paths[:1]), tf.constant([position], tf.int64)
             session.run(usable_records.name_bad_records(config, records.TRAIN, *places))
-    # An evaluation of other files of this run has skipped a record, too.
+    # An evaluation of other files has also skipped a record in this run.
     (tmp_path / 'bad_records' / records.TRAIN / 'other-00000-of-00001@3').touch()
     BadRecords(config, [records.TRAIN]).log()
     first, *others = caplog.messages
-    # The last one counts, of two that have skipped a record.
+    # If two workers have skipped a record, the last one counts.
     assert first == '3 records could not be used (2 at worker 0 (a:1), 1 at worker 1 (b:2)):'
     text = 'skipped at worker {}: {}, record {}: could not be used when it was read.'
     expected = [('0 (a:1)', 3), ('1 (b:2)', 4), ('0 (a:1)', 5)]

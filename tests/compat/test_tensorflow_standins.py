@@ -1,4 +1,4 @@
-"""Programs of others on Estimator, on a TensorFlow that has it with stand-ins: from 2.16 on."""
+"""Other projects' Estimator programs, on a TensorFlow that has Estimator by stand-ins: 2.16 and later."""
 
 import importlib.util
 import pathlib
@@ -21,7 +21,7 @@ POINTS = np.random.RandomState(0).rand(8, 2).astype(np.float32)
 LABELS = (POINTS[:, 0] > POINTS[:, 1]).astype(np.int32)
 
 
-# 1.15 and 2.15 contain Estimator, which these programs would test there.
+# On 1.15 and 2.15, these programs would test TensorFlow's own Estimator.
 pytestmark = pytest.mark.skipif(int(tf.__version__.split('.')[1]) <= 15, reason='this TensorFlow contains Estimator')
 
 
@@ -237,7 +237,7 @@ def test_page__runs_with_the_module_alone(tmp_path: pathlib.Path) -> None:
     (program,) = re.findall('```python\n(.*?)```', page, re.DOTALL)
     (tmp_path / 'program.py').write_text(program)
     shutil.copy(str(ROOT / 'compat' / 'tensorflow_standins.py'), str(tmp_path))
-    # Without PYTHONPATH, by which this project is found.
+    # Without PYTHONPATH, which would make this project importable.
     command = [sys.executable, '-E', 'program.py']
     done = subprocess.run(command, cwd=str(tmp_path), stdout=subprocess.PIPE, text=True, check=True)
     accuracy, classes = done.stdout.splitlines()

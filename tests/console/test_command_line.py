@@ -1,4 +1,4 @@
-"""Flags that are given once."""
+"""The refusal of repeated flags."""
 
 import pytest
 

@@ -40,7 +40,7 @@ def test_read__refuses_more_bytes_than_allowed(tmp_path: pathlib.Path, monkeypat
     os.truncate(str(path), 10 << 40)
     with pytest.raises(OSError, match='it has 10,995,116,277,760 bytes'):
         inputs.read(str(path))
-    # This file has no size, and content.
+    # This file has content, but the size 0.
     with pytest.raises(OSError, match='it has 5 bytes; at most 4 are allowed'):
         inputs.read('/proc/self/status', 4)
     with pytest.raises(FileNotFoundError):

@@ -25,7 +25,7 @@ def _socket(path: pathlib.Path) -> None:
 
 
 def _device(path: pathlib.Path) -> None:
-    # A device of its own where this user may make one: a fault in the program must not replace the machine's.
+    # A new device, if this user may make one: a fault in the program must not replace the machine's own.
     try:
         os.mknod(str(path), stat.S_IFCHR | 0o666, os.makedev(1, 7))
     except PermissionError:
@@ -42,7 +42,7 @@ SPECIAL: Dict[str, Tuple[Callable[[pathlib.Path], Any], str]] = {
 
 
 def state(path: pathlib.Path) -> Tuple[int, int]:
-    """The kind and the inode of what a path itself names."""
+    """The kind and the inode of a path; a link is not followed."""
     found = os.lstat(str(path))
     return stat.S_IFMT(found.st_mode), found.st_ino
 

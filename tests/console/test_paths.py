@@ -55,7 +55,7 @@ def test_every_parser_expands_the_home_folder(home: str) -> None:
     assert vars(parser.parse_args(['--out=~/o', 'write', '~/p'])) == {
         **{'out': f'{home}/o', 'command': 'write', 'path': f'{home}/p'}
     }
-    # Other parsers would not.
+    # Other parsers would not expand it.
     folders = ('console', 'data', 'inception_v3', 'preprocessing', 'tools', 'docs')
     texts = [path.read_text() for folder in folders for path in (ROOT / folder).rglob('*.py')]
     assert sum('argparse.ArgumentParser(' in text for text in texts) == 0 < sum('new_parser(' in text for text in texts)
@@ -63,7 +63,7 @@ def test_every_parser_expands_the_home_folder(home: str) -> None:
 
 @pytest.fixture
 def no_s3(monkeypatch: Any) -> None:
-    """TensorFlow 2 has none by itself."""
+    """A TensorFlow without s3://, as every TensorFlow 2."""
     if IS_REFERENCE:
         monkeypatch.setattr(paths, '_tensorflow', lambda: ('2.21.0', ['', 'file', 'gs']))
 

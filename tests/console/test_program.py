@@ -126,7 +126,7 @@ def test_program_run__names_the_verbose_flag_only_where_there_is_one(verbose: An
 
 def test_trainer__is_the_program_of_pip_where_that_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert processes.trainer() == ('python', '-m', 'inception_v3.main')
-    # As in the wheel, whose packages are in one.
+    # As in the wheel, where one package contains all others.
     monkeypatch.setattr(deferred, '_PREFIX', 'inception_v3_tpu.')
     assert processes.trainer() == ('inception-v3', 'train') and processes.command_name('train') == 'inception-v3 train'
 

@@ -122,7 +122,7 @@ def test_set_up_logging__shows_tensorflows_log_and_warnings_only_if_verbose(verb
     stream = io.StringIO()
     screen = Screen(stream)
     tensorflow = logging.getLogger('tensorflow')
-    # Not that of the tests.
+    # The level of a new process, not the tests' level.
     logger.setLevel(logging.NOTSET)
     try:
         with warnings.catch_warnings(record=True) as warned:
@@ -131,7 +131,7 @@ def test_set_up_logging__shows_tensorflows_log_and_warnings_only_if_verbose(verb
             warnings.warn('of a library', DeprecationWarning, stacklevel=1)
         assert [str(each.message) for each in warned] == ['of a library'] * verbose
         assert screen.verbose is verbose
-        # pytest's handlers are at the root, as those of libraries.
+        # pytest's handlers are at the root, like those of libraries.
         assert not logger.propagate and not tensorflow.propagate
         logger.info('ours')
         logger.debug('too much')

@@ -67,7 +67,7 @@ def test_bad_records__are_named_at_the_end_if_skipped(
     assert '1 records could not be used:' in caplog.messages
     assert 'images were expected' not in caplog.text
     assert 'validation-00000-of-00001, record 1: not a tf.train.Example.' in skipped[0]
-    # A file that a file manager leaves is no record.
+    # A file manager's own file is not a record.
     (stale / '.DS_Store').write_text('')
     assert len([*BadRecords(config, ['validation']).skipped()]) == 1
 

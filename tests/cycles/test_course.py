@@ -61,7 +61,7 @@ def course(monkeypatch: Any) -> List[Any]:
     ('begin', 'expected'),
     [
         (0, 'train from 0 to 4, evaluate 4, train from 4 to 8, evaluate 8, train from 8 to 10, evaluate 10'),
-        # A run that was killed within a cycle ends this cycle at the step where it would have ended.
+        # A run that was killed within a cycle ends this cycle at its regular last step.
         (6, 'train from 6 to 8, evaluate 8, train from 8 to 10, evaluate 10'),
         # A run that was killed after a cycle, before its evaluation.
         (8, 'evaluate 8, train from 8 to 10, evaluate 10'),
@@ -93,7 +93,7 @@ def test_run__protects_its_folder_while_it_trains(config: Config, course: List[A
         claims.append(True)
         # On a CPU, no worker can be lost.
         assert monitored_session._PREEMPTION_ERRORS == ()
-        # SIGTERM that ends the process at once gives the folder to the next trainer.
+        # If SIGTERM ends the process at once, the next trainer gets the folder.
         termination.release()
         with trainer_lock.TrainerLock(self._context.model_dir, 'now'):
             train(self, until_step)

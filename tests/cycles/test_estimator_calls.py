@@ -90,7 +90,7 @@ def test_training__goes_to_the_end_of_the_cycle_and_no_further(config: Config) -
 
 
 def test_training__explains_weights_that_the_estimator_finds_not_finite(config: Config) -> None:
-    # A loop of up to 100 steps ended at step 4: the last of them has the number 3.
+    # A loop of up to 100 steps ended at step 4: its last step has the number 3.
     error = tf.errors.InvalidArgumentError(None, None, 'Gradient for a/b:0 is NaN')
     with pytest.raises(DivergedError, match=r'The weights are no longer finite') as raised:
         trainer_of(config, Estimator(str(config.model_dir), error=error)).train(4)

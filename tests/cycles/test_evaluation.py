@@ -43,7 +43,7 @@ def test_evaluation__repeats_with_other_data_in_the_same_folder(copied: Config, 
     shutil.copytree(copied.data_dir, tmp_path / 'data')
     moved = dataclasses.replace(copied, data_dir=str(tmp_path / 'data'))
     assert f'digits, {info.fingerprint[:12]}' in execute(moved)
-    # A copy of the same images, whose evaluation is recorded.
+    # A copy of the same images, which need no new evaluation.
     assert evaluated_steps(copied) == [2, 4, 5]
     dataclasses.replace(info, fingerprint='f' * 64).write(moved.data_dir)
     with pytest.raises(ConfigError, match=rf'fingerprint: {info.fingerprint[:12]} -> ffffffffffff\. .*--allow_other'):
@@ -85,7 +85,7 @@ def test_follow__obeys_min_eval_interval_and_eval_timeout(copied: Config, monkey
     forget(copied, 5)
     start = time.monotonic()
     summary = execute(dataclasses.replace(copied, mode='eval', min_eval_interval=0, eval_timeout=3))
-    # TensorFlow checks every second, and gives up when the next check would be after the timeout.
+    # TensorFlow checks every second, and gives up if the next check would come after the timeout.
     assert time.monotonic() - start > 2
     assert evaluated_steps(copied)[3:] == [4]
     assert 'step 4' in summary

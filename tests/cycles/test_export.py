@@ -65,7 +65,7 @@ class FakeEstimator:
 
 
 def runs_of_one_export_dir(tmp_path: Any) -> List[Config]:
-    """Two runs whose newest checkpoints have other steps: 1 and 2."""
+    """Two runs whose newest checkpoints have different steps: 1 and 2."""
     runs = [Config(model_dir=str(tmp_path / name), export_dir=str(tmp_path / 'export')) for name in 'ab']
     for step, config in enumerate(runs, 1):
         save_step(str(config.model_dir), step)
@@ -78,7 +78,7 @@ def test_export__takes_another_name_in_the_same_second(tmp_path: Any) -> None:
     checkpoints = [f'{config.model_dir}/model.ckpt-{step}' for step, config in enumerate(runs, 1)]
     paths = [saved_model.export_saved_model(estimator, *of_run, TrainedData(None)) for of_run in zip(runs, checkpoints)]
     assert paths == [str(tmp_path / 'export' / name) for name in ('1700000000', '1700000001')]
-    # Nothing is left of the unfinished exports.
+    # No unfinished export is left.
     assert sorted(os.listdir(str(tmp_path / 'export'))) == ['1700000000', '1700000001']
     assert estimator.checkpoints == checkpoints
 
@@ -121,10 +121,10 @@ def test_export__is_made_once_for_the_same_model(tmp_path: Any) -> None:
     # The same step of a second training in the same folder is another model, too.
     save_step(str(config.model_dir), 1, more=1.0)
     assert exports(config) == '1700000004'
-    # A folder that lost its weights is no export.
+    # A folder that lost its weights does not count as an export.
     os.remove(str(tmp_path / 'export/1700000004/variables/variables.index'))
     assert exports(config) == '1700000005'
-    # One of an earlier version, which does not turn images, is another model, too.
+    # An export of an earlier version, which does not turn images, is another model, too.
     path = str(tmp_path / 'export/1700000005')
     earlier = origin.read(path)
     assert earlier and earlier.has_images_as_viewed

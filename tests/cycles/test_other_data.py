@@ -1,4 +1,4 @@
-"""Tests of data sets and weights that were replaced: names and scores are those of what the run has learned."""
+"""Tests of data sets and weights that were replaced: names and scores belong to the data that the run has learned."""
 
 import contextlib
 import dataclasses
@@ -49,7 +49,7 @@ def described(config: Config) -> DatasetInfo:
 
 
 def rename_classes(config: Config) -> str:
-    """Gives the same images other classes: of the first class become birds. Returns the run's fingerprint."""
+    """Gives the same images other classes: the first class becomes birds. Returns the run's fingerprint."""
     info = described(config)
     names = ['background', 'bird', *info.class_names[2:]]
     dataclasses.replace(info, name='birds', class_names=names, fingerprint='f' * 64).write(config.data_dir)
@@ -57,7 +57,7 @@ def rename_classes(config: Config) -> str:
 
 
 def rewrite_starts(config: Config, **changes: Any) -> None:
-    """Changes the recorded starts, such as to those of an earlier version, which had fewer fields."""
+    """Changes the recorded starts, for example to starts of an earlier version, which had fewer fields."""
     path = pathlib.Path(str(config.model_dir), 'starts.jsonl')
     lines = [{**json.loads(line), **changes} for line in path.read_text().splitlines()]
     path.write_text(''.join(f'{json.dumps(line)}\n' for line in lines))
@@ -89,7 +89,7 @@ def test_resumption__on_another_data_set_is_recorded_if_allowed(own: Config, cap
     old, new = read_starts(str(own.model_dir))
     assert (old.fingerprint, new.fingerprint) == (fingerprint, 'f' * 64)
     assert new.config['allow_other_data_set'] is True and new.info and new.info.class_names[1] == 'bird'
-    # The checkpoint of step 5 has learned the digits; that of step 6 the birds.
+    # The checkpoint of step 5 has learned the digits, the checkpoint of step 6 the birds.
     before, now = (trained_data_of(own, f'{own.model_dir}/model.ckpt-{step}') for step in (5, 6))
     assert (before.class_names[1], before.earlier, now.class_names[1], now.note) == ('0', (), 'bird', '')
     assert [each.partition(':')[0] for each in now.earlier] == ['digits'] and fingerprint in now.earlier[0]
@@ -119,7 +119,7 @@ def test_resumption__without_a_description_compares_the_files(own: Config, caplo
     replace_file(own, 'train')
     with pytest.raises(ConfigError, match=' has learned: train files: '):
         check_data_set(own, None, checkpoint)
-    # Nor can a start without samples be compared.
+    # A start without samples cannot be compared either.
     rewrite_starts(own, description=None, data_set='', fingerprint='', samples=None)
     check_data_set(own, None, checkpoint)
     assert 'has no record of its data set, which cannot be compared' in caplog.text
@@ -159,7 +159,7 @@ def test_evaluation__names_another_validation_set_and_refuses_other_classes(own:
         'data_set: digits -> more digits',
         f'fingerprint: {info.fingerprint[:12]} -> {"e" * 12}',
     )
-    # It is no score of the checkpoint on its own data.
+    # This evaluation is not a score of the checkpoint on its own data.
     assert origin.origin_of(own, f'{own.model_dir}/model.ckpt-5').top_1 == evaluations(own)[-2].top_1
     rename_classes(own)
     with pytest.raises(ConfigError, match=BIRDS):
@@ -211,7 +211,7 @@ def test_evaluation__belongs_to_the_weights(own: Config) -> None:
 
 
 def edit(path: pathlib.Path, **changes: Any) -> None:
-    """Changes values of the last line of a file, as by hand."""
+    """Changes values of the last line of a file, like an edit by hand."""
     *lines, last = path.read_text().splitlines()
     path.write_text(''.join(f'{line}\n' for line in [*lines, json.dumps({**json.loads(last), **changes})]))
 
@@ -219,7 +219,7 @@ def edit(path: pathlib.Path, **changes: Any) -> None:
 def test_evaluation__that_was_edited_is_not_repeated(own: Config, caplog: Any) -> None:
     results, checkpoint = pathlib.Path(str(own.model_dir), 'results.jsonl'), f'{own.model_dir}/model.ckpt-5'
     true = evaluations(own)[-1]
-    # A possible number of images, and of an earlier version, without a digest, an impossible one.
+    # A possible number of images; and, in an evaluation of an earlier version, without a digest, an impossible one.
     for changes, reason in (({'top_1': 1.0, 'top_5': 1.0}, 'it was changed'), ({'top_1': 0.5}, 'is no number of 359')):
         edit(results, **changes)
         assert origin.origin_of(own, checkpoint).top_1 is None

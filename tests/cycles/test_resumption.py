@@ -84,7 +84,7 @@ def test_cycles__refuse_a_checkpoint_of_another_network(copied: Config, tmp_path
 def test_cycles__a_later_worker_has_the_recorded_evaluation_of_the_first(copied: Config, monkeypatch: Any) -> None:
     recorded = read_evaluations(str(copied.model_dir))[-1]
     run = Run(dataclasses.replace(copied, data_dir='elsewhere'), Screen(io.StringIO()))
-    # As the first sends it.
+    # As the first worker sends it.
     monkeypatch.setattr(run._workers, 'share', lambda make: json.loads(json.dumps(recorded._asdict())))
     evaluator: Any = SimpleNamespace(keep=lambda *unused: None)
     assert run._end_cycle_of_earlier_command(evaluator) == recorded

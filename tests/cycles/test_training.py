@@ -23,7 +23,7 @@ def test_cycles__evaluate_after_each_and_end_at_train_steps(finished_run: Finish
     latest = tf.train.latest_checkpoint(config.model_dir)
     assert os.path.basename(latest) == 'model.ckpt-5'
     assert step_of(latest) == 5
-    # No others: the later cycles do not save a step in between.
+    # No other steps: the later cycles do not save a step in between.
     assert all_steps(config) == [0, 2, 4, 5]
 
 

@@ -65,7 +65,7 @@ def test_count__is_of_all_classes_and_logs_its_progress(
     source = Source(str(tmp_path), fields=Fields(label_offset=1))
     monkeypatch.setattr(labels, '_PROGRESS_EVERY', 6)
     (path,) = source.find('train')
-    # Labels beyond the last class are no images of one.
+    # Labels beyond the last class are not counted.
     assert labels.count(source, [path] * 4, 4) == [0, 4, 4, 8]
     (line,) = [record.getMessage() for record in caplog.records if 'counted' in record.getMessage()]
     assert line == 'counted the labels of 8 images in 2 of 4 files'
@@ -81,12 +81,12 @@ def test_labels_from_0__in_tar_shards_are_refused(tmp_path: pathlib.Path) -> Non
 
 
 def test_texts_of_records__that_name_other_classes_are_refused(tmp_path: pathlib.Path) -> None:
-    # No label is 0, so that only the texts tell.
+    # No label is 0, so only the texts show the shift.
     write(tmp_path, 'train', [1, 2, 3], ['dog', 'cup', 'else'])
     source = Source(str(tmp_path))
     with pytest.raises(DataError, match=r'2 of 2 .* label 1: dog in image/class/text, and cat in .* --label_offset=1,'):
         check(source)
-    # Most agree; a name of two classes says nothing.
+    # Most texts agree; a name of two classes is ambiguous.
     write(tmp_path, 'train', [1, 2, 3], ['cat', 'dog', 'cat'])
     check(source)
     write(tmp_path, 'train', [1], ['dog'])

@@ -92,7 +92,7 @@ def test_epoch__may_end_within_a_batch() -> None:
 
 
 def test_order__stays_the_same_in_every_version(whole: Taken) -> None:
-    # Recorded from this program: a run that resumes with a later version continues it.
+    # Recorded from this program: a run that resumes with a later version must continue this order.
     assert whole.numbers[:16].tolist() == [23, 52, 0, 50, 39, 18, 27, 30, 47, 5, 1, 10, 41, 32, 24, 44]
     assert whole.numbers[RECORDS : RECORDS + 8].tolist() == [31, 49, 18, 20, 7, 42, 28, 30]
 
@@ -151,12 +151,12 @@ def test_order__of_files_without_records_is_an_error() -> None:
 
 
 def unshuffled(records: int, batch: int, lanes: int, batches: int) -> List[int]:
-    """By hand: each epoch is cut into the lanes' parts, which have the sizes that the lanes' positions ask for."""
+    """The order by hand: each epoch is cut into a part per lane, as long as the lane has positions in the epoch."""
     lane_of = np.tile(np.repeat(np.arange(lanes), batch // lanes), batches)
     found = np.zeros(batches * batch, int)
     for first in range(0, len(lane_of), records):
         lanes_of_epoch = lane_of[first : first + records]
-        # In the order of lanes, and in each lane of positions, the records of an epoch come in their own order.
+        # The records of an epoch fill the positions of the first lane in order, then those of the next lane.
         found[first + np.argsort(lanes_of_epoch, kind='stable')] = np.arange(len(lanes_of_epoch))
     return found.tolist()
 
@@ -228,12 +228,12 @@ def test_record_buffer__positions_in_a_window_are_uniform() -> None:
     for window in windows:
         counts[np.arange(11), window] += 1
     expected = len(windows) / 11
-    # For 100 degrees of freedom.
+    # The quantile for 100 degrees of freedom.
     assert ((counts - expected) ** 2 / expected).sum() < 161.3
 
 
 def _records_read(share: order.Share, batches: int, step: int = 0, counts: Sequence[int] = COUNTS) -> List[str]:
-    """FILE:POSITION of every record that is read for some batches, also of those that are not used."""
+    """FILE:POSITION of every record that is read for some batches, including unused records."""
     read: List[str] = []
 
     def note(record: bytes) -> bytes:
@@ -254,17 +254,17 @@ def _records_read(share: order.Share, batches: int, step: int = 0, counts: Seque
 
 
 def test_order__skips_other_hosts_records_except_before_a_group() -> None:
-    # Unshuffled, the second of two hosts reads the end of an epoch: of 56 records, the lanes of its half of each batch
-    # of 16 supply 24.
+    # Unshuffled, the second of two hosts reads the end of an epoch: the lanes of its half of each batch of 16 supply 24
+    # of 56 records.
     read = _records_read(order.Share(16, 1, 2), 1, counts=[30, 26])
     # While the batch is made, the reader may begin the next epoch.
     assert {record.split(':')[0] for record in read[:16]} == {'1'}
-    # Its lanes begin at 32, 35, 38 …; the records before these in the file are read in vain.
+    # Its lanes begin at 32, 35, 38 …; the records before these in the file are read and discarded.
     assert '1:0' in read
 
 
 def test_order__does_not_read_the_files_before_its_step() -> None:
-    # A lane of 67 positions: 56 records are less than a batch, and the second file is 6 records of 56.
+    # A lane of 67 positions: 56 records are less than a batch, and the second file has 6 of the 56.
     read = _records_read(order.Share(67), 1, step=5, counts=[50, 6])
     # 335 records are 5 epochs and 55 records: of the sixth epoch, only the last record is left.
     assert read[:7] == [f'1:{place}' for place in range(6)] + ['0:0']

@@ -75,7 +75,7 @@ def test_find_shards__refuses_what_is_no_folder(tmp_path: pathlib.Path) -> None:
             records.find_shards(str(tmp_path / name), records.TRAIN)
 
 
-# Numbers that no file has.
+# Impossible sizes and numbers of records.
 WRONG = [
     '{"train-00000-of-00001": {"bytes": Infinity, "records": 4}}',
     '{"train-00000-of-00001": {"bytes": 80, "records": -1}}',
@@ -85,7 +85,7 @@ WRONG = [
 
 
 class Counter:
-    """Counts records as `tfrecord` does, and remembers the files."""
+    """Counts records as `tfrecord_files` does, and remembers the files."""
 
     def __init__(self) -> None:
         self.files: List[str] = []

@@ -78,7 +78,7 @@ def test_explain__names_account_permission_and_path(
 
 
 class Gfile:
-    """TensorFlow's functions for files of a store that hides denials: s3:// as a missing file, gs:// as a folder."""
+    """TensorFlow's functions for a store that hides denials: it shows files (s3://) or folders (gs://) as missing."""
 
     def __init__(self, names: List[str], denial: Any = None):
         self._names, self._denial = names, denial

@@ -66,7 +66,7 @@ def test_find__wildcards_by_name_and_braces_in_their_order(tmp_path: pathlib.Pat
     assert names('x-*.tar', tmp_path) == ['x-1.tar', 'x-10.tar', 'x-2.tar']
     assert names('x-[!2]*.tar', tmp_path) == ['x-1.tar', 'x-10.tar']
     assert names('x-{10,1}.tar,y/b', tmp_path) == ['x-10.tar', 'x-1.tar', 'y/b']
-    # Folders are no files.
+    # Folders do not match.
     assert names('[yz]/*', tmp_path) == ['y/a', 'y/b', 'z/a']
     assert names('*/?/a,x-?.tar', tmp_path) == ['z/c/a', 'x-1.tar', 'x-2.tar']
     assert file_patterns.find(f'{tmp_path}/y/*', '/elsewhere', 'train_files') == [f'{tmp_path}/y/{n}' for n in 'ab']

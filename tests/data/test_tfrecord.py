@@ -42,7 +42,7 @@ def test_truncated_length__is_refused(bytes_after: int, tmp_path: pathlib.Path) 
     size = os.path.getsize(path)
     with open(path, 'ab') as file:
         file.write(bytes(bytes_after))
-    # TensorFlow reads three records, and takes the other bytes for the end.
+    # TensorFlow reads three records, and takes the other bytes for the end of the file.
     assert len([*tf.io.tf_record_iterator(path)]) == 3
     message = f'^{path}, record 3: .*length of a record is truncated at byte {size}'
     check_first: Callable[[List[str]], Any] = functools.partial(checks.check_not_empty, 'tfrecord')
@@ -71,7 +71,7 @@ def test_check_lengths__is_of_local_files_of_moderate_size(tmp_path: pathlib.Pat
     for most, count in ((size, 7), (size - 1, None)):
         monkeypatch.setattr(checks, '_LARGEST_CHECKED', most)
         assert checks.check_lengths(paths) == count
-    # A store is not asked.
+    # Files in a store are not checked.
     assert checks.check_lengths(['gs://bucket/train-00000-of-00001']) is None
 
 
@@ -125,7 +125,7 @@ def test_compressed_files__are_recognized_by_their_content(tmp_path: pathlib.Pat
         found = all_read(paths, path)
         assert [len(record) for record in found] == expected
         assert [*tfrecord_files.serialized_in(path)] == found
-    # No file, one byte and two bytes of zlib, and a stream of zlib with a dictionary, which TensorFlow does not read.
+    # An empty file, one byte and two bytes of zlib, and a zlib stream with a dictionary, which TensorFlow cannot read.
     for content, kind in ((b'', ''), (b'\x78', ''), (b'\x78\x9c', 'ZLIB'), (b'\x78\xbb\0', '')):
         (tmp_path / 'begins').write_bytes(content)
         assert tfrecord.compression_of(f'{tmp_path}/begins') == kind

@@ -16,7 +16,7 @@ PAGES = [
 ]
 _IN_TEXT = re.compile(r'`((?:BUCKET=\S+ )?(?:\./run|\./run_tpu\.sh|docs/build|\.ci/run)(?: [^`]+)?)`')
 _IN_BLOCK = re.compile(r'(?:    |)((?:BUCKET=\S+ )?(?:\./run |\./run_tpu\.sh|docs/build|\.ci/run).*)')
-# As after pip install, where the first words are the program's.
+# A command after pip install begins with the program's name.
 _INSTALLED = re.compile(r'(?:    |)(?:inception/bin/)?(inception-v3 .*)')
 
 

@@ -19,9 +19,9 @@ from tests.docs.pages import PAGES, ROOT, Command, commands, read
 from tests.support.shared import once
 
 COMMANDS = [command for command in commands() if '…' not in command.line and '[' not in command.line]
-# Arguments that stand for something of the user's.
+# Arguments that stand for the user's own paths and names.
 _PLACES = re.compile('my_|runs/|digits/|imagenet|cifar|gs://|https://|ILSVRC|(.*/)?[A-Z][A-Z_0-9]*($|[./])|model_dir')
-# Prints the --help of programs as JSON. One process for all, because importing TensorFlow takes seconds.
+# Prints the --help of programs as JSON, all in one process, because importing TensorFlow takes seconds.
 _HELP = """
 import contextlib, io, json, runpy, sys
 from inception_v3_tpu.__main__ import COMMANDS
@@ -55,7 +55,7 @@ def arguments_of(words: Sequence[str]) -> Sequence[str]:
     return words[3 if words[1:2] == ['inception-v3'] else 4 :]
 
 
-# Commands that make a file of the documentation again, and take no argument.
+# Commands that regenerate a file of the documentation, and take no argument.
 _WITHOUT_HELP = {
     '',
     'docs.diagrams',
@@ -65,9 +65,9 @@ _WITHOUT_HELP = {
     'docs.sample_picture',
 }
 PROGRAMS = sorted({program_of(words_of(command)) for command in COMMANDS} - _WITHOUT_HELP)
-# Commands with a --help of their own for each task.
+# Commands whose tasks have a --help of their own.
 _TASKS = [f'weights {task}' for task in ('import', 'export', 'compare')]
-# Commands that take all flags of a run beside their own.
+# Commands that take all flags of a run besides their own.
 TAKES_FLAGS_OF_A_RUN = {'inception_v3.main', 'preflight', 'balance', *(p for p in PROGRAMS if 'benchmark-' in p)}
 
 
@@ -87,7 +87,7 @@ def help_texts(tmp_path_factory: Any) -> Dict[str, str]:
 def test_page__names_commands_as_users_type_them(page: str) -> None:
     modules = {*program.COMMANDS.values()} - {'inception_v3.main'}
     names = modules | {module.rpartition('.')[2] for module in modules if '_' in module.rpartition('.')[2]}
-    # The shipped study of this name is another thing than the command `batch-norm`.
+    # `batch_norm` is also a shipped study, which is not the command `batch-norm`.
     assert not (names - {'batch_norm'}).intersection(re.findall(r'`([\w.]+)(?: [^`]*)?`', read(page)))
 
 
@@ -103,7 +103,7 @@ def test_commands__every_program_has_a_help(program: str, help_texts: Dict[str, 
 
 
 def check_flags(words: Sequence[str], help_texts: Dict[str, str]) -> None:
-    """Fails for a flag that the options of a command's help do not have."""
+    """Fails for a flag that a command's help does not list."""
     program = program_of(words)
     own, _, of_trials = ' '.join(arguments_of(words)).partition(' -- ')
     if program in help_texts:

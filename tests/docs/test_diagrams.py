@@ -28,7 +28,7 @@ def test_timescale__waits_for_the_slower_side() -> None:
     host, device = diagrams.timescale(2)
     np.testing.assert_allclose(np.diff(host), 1064.96)
     np.testing.assert_allclose(np.subtract(device, host), 1064.96)
-    # On eight cores, the host is two batches ahead, and begins the next one when the device has taken one.
+    # On eight cores, the host is two batches ahead, and begins the next batch when the device has taken one.
     host, device = diagrams.timescale(8)
     np.testing.assert_allclose(np.diff(device), 815)
     np.testing.assert_allclose(host, [0, 266.24, 2 * 266.24, 3 * 266.24, 266.24 + 815, 266.24 + 2 * 815])

@@ -23,7 +23,7 @@ def rate(epoch: int, batch: int = 1024, warmup: bool = True) -> float:
 
 
 def float32_epochs(batch: int) -> int:
-    """The steps of 213,000 whose epoch, a float32 quotient, is not the exact one."""
+    """The number of steps, out of 213,000, whose epoch as a float32 quotient is not exact."""
     images, steps = Config.num_train_images, np.arange(Config.train_steps + 1)
     rounded = (steps.astype(np.float32) / np.float32(images / batch)).astype(np.int32)
     return int((rounded != steps * batch // images).sum())

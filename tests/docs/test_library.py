@@ -1,4 +1,4 @@
-"""The blocks of the page "As a library" run, and their comments are what they print."""
+"""The blocks of the page "As a library" run, and print what their comments show."""
 
 import contextlib
 import io
@@ -32,7 +32,7 @@ def test_block__prints_what_its_comments_say(
 ) -> None:
     (code,) = BLOCKS[name]
     if name == 'Model function':
-        # Saves time: a step of three blocks is made as one of all.
+        # Saves time: three blocks are built like all of them.
         request.getfixturevalue('few_blocks')
     (tmp_path / 'runs').mkdir()
     os.symlink(digits_dir, str(tmp_path / 'runs' / 'digits_data'))

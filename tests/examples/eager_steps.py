@@ -12,7 +12,7 @@ from examples import eager_revnet
 from examples.eager_revnet import ARCHITECTURES, Trainer
 
 STEPS = 4
-# A short network: to trace its functions costs most.
+# A short network: tracing its functions costs most.
 ARCHITECTURES['revnet38'] = ARCHITECTURES['revnet38']._replace(units=(1, 2), depths=(16, 32))
 
 
@@ -25,7 +25,7 @@ def main(folder: str, data_dir: str) -> None:
     resumed_folder = os.path.join(folder, 'resumed')
     flags = [f'--folder={resumed_folder}', f'--data_dir={data_dir}', '--batch_size=4', '--steps_per_checkpoint=2']
     code = eager_revnet.main([*flags, '--steps=2'])
-    # Other random weights than those of the run, but the same order of the data set.
+    # Other random weights than in the run, but the same order of the data set.
     tf.set_random_seed(2)
     resumed = Trainer(resumed_folder, 'revnet38', True, True)
     tf.set_random_seed(1)

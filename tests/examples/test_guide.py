@@ -37,7 +37,7 @@ LOGGED = (
 
 
 def check_equal(config: Config, folder: Any, caplog: Any) -> None:
-    """Runs the steps of both programs."""
+    """Checks that both programs have the same weights and metrics after the steps of a configuration."""
     caplog.clear()
     ours = dataclasses.replace(config, model_dir=str(folder / 'guide'))
     found = guide.run(ours)
@@ -103,7 +103,7 @@ def test_guide_storage__shuffles_and_repeats_training_and_reads_validation_once(
     with tf.Session() as session:
 
         def read(is_training: bool, number: int) -> List[bytes]:
-            # With several files read at once, one may be late by more than two epochs.
+            # If several files are read at once, one may be late by more than two epochs.
             ours = dataclasses.replace(config, num_files_infeed=1 if is_training else 8)
             dataset = guide.InputPipeline(is_training, ours).storage().batch(number)
             return [*session.run(tf.data.make_one_shot_iterator(dataset).get_next().serialized)]

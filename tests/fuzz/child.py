@@ -32,7 +32,7 @@ def run(module: str, cases: int, folder: pathlib.Path) -> None:
 
 
 def cases_in(folder: pathlib.Path, cases: int, seconds: float, mebibytes: int) -> Iterator[int]:
-    """The numbers of the cases, each limited in seconds and in the growth of the peak memory since the first case."""
+    """The numbers of the cases; limits the seconds of each, and the growth of the peak memory since the first case."""
     faulthandler.enable()
     before = 0
     with open(_place(folder), 'w') as place:
@@ -47,7 +47,7 @@ def cases_in(folder: pathlib.Path, cases: int, seconds: float, mebibytes: int) -
 
 
 def preprocess_in_group(preprocessing: RecordPreprocessing, good: bytes, serialized: tf.Tensor) -> Any:
-    """Preprocesses a record that is parsed and drawn together with a good one, before it."""
+    """Preprocesses a record that is parsed and drawn together with a good one, which precedes it."""
     drawn = preprocessing.draw(Record(tf.stack([good, serialized])))
     return preprocessing.finish(tf.nest.map_structure(lambda of_group: of_group[1], drawn))
 

@@ -123,7 +123,7 @@ def check_command_line(command: List[str]) -> None:
         return
     config = command_line.config
     assert Config.from_json(config.to_json()) == config
-    # Flags that are given may not be without effect, even with their default values.
+    # Given flags may not be without effect, even with their default values.
     values = {name: getattr(config, name) for name in FIELDS}
     # Flags that count epochs replace those that count steps.
     replaced = {steps for steps, epochs in EPOCHS.items() if values[epochs]}
@@ -142,7 +142,7 @@ def check_command_line(command: List[str]) -> None:
 
 
 def cases(number: int) -> Callable:
-    """Returns settings that make the same cases on every machine."""
+    """Returns settings that draw the same cases on every machine."""
     return settings(
         max_examples=number, derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck)
     )

@@ -1,4 +1,4 @@
-"""Damaged TFRecord files: pipelines, checker and audit neither crash nor hang, and agree about each record."""
+"""Damaged TFRecord files: pipelines, checker and audit neither crash nor hang, and agree on each record."""
 
 import multiprocessing
 import os
@@ -25,7 +25,7 @@ from tools.datasets import image_example
 from tools.datasets.audit.shard import ShardAuditor
 
 NUM_CLASSES = 6
-# Training and evaluation, with two preprocessings: the first of single records, the second in groups.
+# Training and evaluation, each with two preprocessings: `inception` on single records, `vgg` on groups.
 GRAPHS = 4
 CANNOT_BE_DECODED = 'cannot be decoded'
 SIDES = (0, 1, 2, 255, 9999, 10001, 20000, 32768, 65500, 65535, 2**31 - 1, 2**31, 2**32 - 1)
@@ -170,7 +170,7 @@ def make_file(path: str, images: List[bytes], draw: random.Random) -> None:
 
 
 class Pipelines:
-    """The preprocessing of training and evaluation, without batches: of single records, and of records in groups."""
+    """The preprocessing of training and evaluation, without batches, of single records and of records in groups."""
 
     def __init__(self, path: str, good: bytes):
         self._graphs: List[Any] = []

@@ -56,7 +56,7 @@ def make_shard(images: List[Tuple[str, bytes]], draw: random.Random) -> bytes:
             member = tarfile.TarInfo(name)
             if kind == tarfile.REGTYPE and names and draw.random() < 0.1:
                 kind, content, member.linkname = tarfile.LNKTYPE, b'', draw.choice(names)
-            # The longest in a header without extensions.
+            # The longest name in a header without extensions.
             names.extend([name] if len(name) <= 100 or tar_format != tarfile.USTAR_FORMAT else [])
             member.size, member.type = len(content), kind
             if tar_format == tarfile.PAX_FORMAT and draw.random() < 0.3:
@@ -132,7 +132,7 @@ def make_case(images: List[Tuple[str, bytes]], draw: random.Random) -> bytes:
 
 
 def refusal(good: bytes) -> Callable[[bytes], bool]:
-    """A function from a sample to whether an evaluation cannot use it."""
+    """A function that tells whether an evaluation refuses a sample."""
     with tf.Graph().as_default() as graph:
         serialized = tf.placeholder(tf.string, [])
         config = Config(use_tpu=False, height=75, width=75, num_classes=NUM_CLASSES, data_format='tar')

@@ -1,4 +1,4 @@
-"""Tests of a run's device without a TPU: requests of a GPU, and graphs for it. No test needs a GPU."""
+"""Tests of a run's device without a TPU: requests for a GPU, and graphs for it. No test needs a GPU."""
 
 import dataclasses
 from typing import Any, List, Set
@@ -54,7 +54,7 @@ def test_on_gpu__is_a_visible_one_or_the_one_asked_for(
     monkeypatch.setattr(accelerator, 'visible_gpus', lambda: gpus)
     config = Config(use_tpu=use_tpu, accelerator=accelerator_flag)
     assert accelerator.on_gpu(config) == expected
-    # A session takes the first of several GPUs alone.
+    # A session takes only the first of several GPUs.
     assert session_config(config).device_count['GPU'] == int(expected)
 
 
@@ -82,7 +82,7 @@ def test_precision__is_that_of_convolutions_on_a_gpu_only(one_layer: None, one_g
 
 
 def transposing(function: Any) -> Any:
-    """A function that computes NCHW by the kernels of NHWC: as a CPU can, whose kernels for NCHW are missing."""
+    """A function that computes NCHW by the kernels of NHWC, because a CPU has no kernels for NCHW."""
 
     def compute(inputs: tf.Tensor, *arguments: Any, data_format: str = 'NHWC', **options: Any) -> Any:
         if data_format == 'NHWC':

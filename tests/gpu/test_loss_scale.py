@@ -147,7 +147,7 @@ def test_checkpoints__pass_between_precisions_and_resumption_keeps_the_scale_and
     in_float32 = train(1, 'float32')
     in_float16 = train(3, 'float16')
     assert {*in_float16} - {*in_float32} == {f'loss_scale/{name}' for name in loss_scale.State._fields}
-    # The state of loss scaling starts anew, and both steps are skipped: weights and optimizer are those of step 1.
+    # The state of loss scaling starts anew, and both steps are skipped: weights and optimizer stay as at step 1.
     moved = {name for name in in_float32 if not np.array_equal(in_float32[name], in_float16[name])}
     kept = {'Layer/weights', 'Layer/weights/RMSProp', 'Layer/weights/RMSProp_1', 'Logits/biases'}
     assert 'global_step' in moved and not moved & kept and kept < {*in_float32}
@@ -184,7 +184,7 @@ def test_saver__restores_a_checkpoint_without_the_state_of_the_scale(tmp_path: A
     without, first, second = (str(tmp_path / name) for name in 'abc')
     saved(without, '', 3.0, False)
     begun = saved(first, without, 5.0, True)
-    # The weight is that of the checkpoint, and the scale the first one.
+    # The weight is from the checkpoint; the scale is the first scale.
     assert (begun['weight'], begun['loss_scale/scale']) == (3.0, loss_scale.FIRST_SCALE)
     saved(second, '', 7.0, True)
     again = saved(str(tmp_path / 'd'), second, 9.0, True)

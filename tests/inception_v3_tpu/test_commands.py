@@ -16,7 +16,7 @@ from inception_v3_tpu.__main__ import COMMANDS, GROUPS, main
 from tests.support.project import PACKAGES, ROOT
 from tools.benchmarks.peers.__main__ import LIBRARIES
 
-# Modules that other modules start as processes, and programs to read, which are not installed.
+# Modules that other modules start as processes, and the examples, which are not installed.
 INTERNAL = {
     'tools.benchmarks.pipelines',
     'tools.benchmarks.steps',
@@ -74,7 +74,7 @@ def test_help__indents_lines_of_columns() -> None:
         path = ROOT.joinpath(*module.split('.'))
         path = path / '__main__.py' if path.is_dir() else path.with_suffix('.py')
         lines = str(ast.get_docstring(ast.parse(path.read_text()))).splitlines()
-        # Lines that are not indented are filled anew, as a paragraph.
+        # Lines that are not indented are filled as a paragraph.
         assert [line for line in lines if '   ' in line.strip() and not line.startswith('  ')] == []
 
 

@@ -20,7 +20,7 @@ def typed() -> Dict[str, str]:
     for statement in block.body:
         assert isinstance(statement, ast.ImportFrom)
         for alias in statement.names:
-            # A type checker takes a name for a part of this module only if it is given twice.
+            # A type checker takes a name for a part of this module only in the form `NAME as NAME`.
             assert alias.asname == alias.name
             found[alias.name] = str(statement.module)
     return found

@@ -48,14 +48,14 @@ def test_metadata__has_links_that_work_on_a_package_index(url: str, monkeypatch:
         assert f'{URL}/blob/v{__version__}/docs/your-data.md' in targets
         assert {'Homepage', 'Source', 'Issues', 'Changelog'} <= {*metadata.project_urls}
     else:
-        # The project does not know its repository: no link is made up.
+        # Without the address of the repository, no link is made up.
         assert not pictures and [*metadata.project_urls] == ['Paper']
 
 
 def test_requirements__have_a_least_version_where_pip_could_go_far_back() -> None:
     requirements = _REQUIREMENT.findall((ROOT / 'pyproject.toml').read_text())
     assert len(requirements) > 8
-    # Of a package without a bound, pip tries every old version when two extras contradict each other.
+    # If two extras contradict each other, pip tries every old version of a package without a bound.
     bare = [name for name, bounds in requirements if not bounds.startswith(('>=', '=='))]
     assert bare == ['tensorboard']  # TensorFlow's own; its versions go together.
 
@@ -66,7 +66,7 @@ def test_requirements__have_a_least_version_where_pip_could_go_far_back() -> Non
 def test_extras__can_be_installed_together(python: str, tmp_path: Any) -> None:
     uv = str(ROOT / '.tools' / 'bin' / 'uv')
     lock = tmp_path / 'all.txt'
-    # Packages without a wheel are built to read what they require; an old Python cannot build today's.
+    # Packages without a wheel are built to read their requirements; an old Python cannot build today's packages.
     builder = ['--python', str(ROOT / '.venv-2.21' / 'bin' / 'python')]
     command: List[str] = [uv, 'pip', 'compile', '--quiet', '--all-extras', *builder, '--python-version', python]
     command += ['--python-platform', 'x86_64-manylinux_2_28']

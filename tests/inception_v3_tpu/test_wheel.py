@@ -36,7 +36,7 @@ TINY = (
 
 @pytest.fixture(scope='module')
 def source(tmp_path_factory: Any) -> pathlib.Path:
-    """The source distribution of the files that git has, beside the wheel that is built from it."""
+    """The source distribution of the files in git, beside the wheel that is built from it."""
 
     def make(of_session: str) -> None:
         folder = pathlib.Path(of_session)
@@ -59,7 +59,7 @@ def wheel(source: pathlib.Path) -> pathlib.Path:
 
 
 class Installed:
-    """The wheel in an environment of its own, used from a folder with files of a user."""
+    """The wheel in an environment of its own, used from a folder with a user's files."""
 
     def __init__(self, environment: pathlib.Path, folder: pathlib.Path):
         self._bin = environment / 'bin'
@@ -106,7 +106,7 @@ def test_wheel__has_every_package_with_its_files_and_no_tests(wheel: pathlib.Pat
         for path in (ROOT / package).rglob('*')
         if path.is_file() and '__pycache__' not in path.parts and path.suffix != '.md'
     }
-    # One folder has all others.
+    # One folder contains all others.
     expected = {path if path.startswith('inception_v3_tpu/') else f'inception_v3_tpu/{path}' for path in paths}
     assert {name for name in names if '.dist-info/' not in name} == expected
     assert f'\nVersion: {inception_v3.__version__}\n' in metadata
@@ -132,7 +132,7 @@ def test_core_alone__has_the_help_of_every_command(installed: Installed) -> None
     assert [name for name in COMMANDS if helped[name] != 'True'] == []
 
 
-# A program of a user: the parts of ours, and a module of hers with the name of one.
+# A user's program: it imports parts of this one, and a module of its own that is named like one of this program's.
 USER = """
 import sys
 from inception_v3_tpu import BatchNorm, Config, InputPipeline, LoadEMAHook, inception_model_fn, learning_rate, networks
@@ -169,7 +169,7 @@ wrong: str = Config().height
 def test_types__are_those_of_the_parts(installed: Installed) -> None:
     (installed.folder / 'typed.py').write_text(TYPED)
     command = [sys.executable, '-m', 'mypy', '--python-executable', str(installed.python), '--no-incremental']
-    # Not the checkout's packages, which `./run` names.
+    # Without PYTHONPATH, in which `./run` puts the checkout's packages.
     environment = {name: value for name, value in os.environ.items() if name != 'PYTHONPATH'}
     done = subprocess.run(
         [*command, 'typed.py'], cwd=installed.folder, env=environment, stdout=subprocess.PIPE, text=True
@@ -219,5 +219,5 @@ def test_source__has_every_file_of_the_project(source: pathlib.Path) -> None:
     assert len(paths) > 500
     for path in paths:
         name = path.relative_to(source.parent / 'source').as_posix()
-        # The files of the repository itself.
+        # Files for the repository alone are not in it.
         assert name in names or name.startswith(('.git', '.devcontainer', '.docker')), name

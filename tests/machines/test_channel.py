@@ -18,14 +18,14 @@ from inception_v3.machines.channel import Channel, Ending
 from tests.support.ports import free_addresses
 from tests.support.processes import wait_for
 
-# The shortest time that a test waits for in vain.
+# The shortest time that a test waits for an event that must not come.
 BRIEF = 0.4
 # The workers that a test has made.
 MADE: 'List[Workers]' = []
 
 
 class Workers:
-    """Workers on threads; `ended` has the number of each whose run another ended, and the ending."""
+    """Workers on threads; `ended` has the number of each worker that another one ended, and the ending."""
 
     def __init__(self, count: int, timeout: int = 30):
         self.addresses = free_addresses(count)
@@ -108,7 +108,7 @@ def together(workers: Workers, call: Callable[[Channel, int], Any]) -> List[Any]
 
 def test_share__all_get_the_value_of_the_first(three: Workers) -> None:
     assert together(three, lambda worker, n: worker.share(lambda: ['of', n])) == [['of', 0]] * 3
-    # In the order in which the first gives them, although others ask later.
+    # In the order in which the first worker gives them, although the others ask later.
     for value in (1, 2):
         three.all[0].share(functools.partial(int, value))
     assert [three.all[2].share(lambda: None) for _ in range(2)] == [1, 2]
@@ -130,7 +130,7 @@ def test_begin__waits_for_a_late_worker_and_says_for_whom(monkeypatch: Any) -> N
     results = [workers.start(1), workers.start(0)]
     late = f'waiting for worker 2 ({workers.addresses[2]})'
     port = cluster.channel_port(workers.addresses)
-    # From the second time on, with what to look at: other addresses there may give another port.
+    # From the second time on, with a hint: if that worker has other addresses, its port may be another one.
     hint = f'; if it runs, it must have the same --worker_hosts, a --task_index of its own, and reach port {port} of'
     wait_for(lambda: said.count(f'{late}{hint} this machine') > 1)
     assert any(text.endswith(f'worker 2 ({workers.addresses[2]})') for text in said)
@@ -266,7 +266,7 @@ def test_begin__another_process_with_a_number_or_one_too_many_is_refused() -> No
     wait_for(lambda: 1 in workers.all[0]._others)
 
     def error_of(number: int) -> Any:
-        # The last address is in the --worker_hosts of this worker alone.
+        # Only this worker has the last address in its --worker_hosts.
         place = cluster.Place((*workers.addresses, '127.0.0.1:9'), number, 30)
         other: Any = channel.of(place, lambda ending: None)
         return workers.call(lambda: other.join(lambda greeting: None)).get(timeout=20)
@@ -407,7 +407,7 @@ def test_gather__turns_strangers_away(sent: bytes, monkeypatch: Any) -> None:
 def test_lost__all_others_end_with_the_name_of_the_worker(lost: int) -> None:
     workers = Workers(3).begun()
     survivors = sorted({0, 1, 2} - {lost})
-    # Another waits for a value, or for the bits of a step.
+    # The others wait for a value, or for the bits of a step.
     waiting = [workers.call(functools.partial(workers.all[n].union, 0)) for n in survivors]
     workers.cut(lost)
     text = f'worker {lost} ({workers.addresses[lost]}) is lost: its process ended.'
@@ -419,7 +419,7 @@ def test_lost__all_others_end_with_the_name_of_the_worker(lost: int) -> None:
 
 
 @pytest.mark.parametrize(
-    # The first worker tells all, also the one that cannot be heard.
+    # The first worker tells all workers, including the silent one.
     ('silent', 'told'),
     [(0, {1, 2}), (1, {0, 1, 2})],
 )
@@ -427,7 +427,7 @@ def test_lost__names_a_worker_without_a_sign_of_life(silent: int, told: Any, mon
     show_life = Channel._show_life
     monkeypatch.setattr(Channel, '_show_life', lambda self: None if self._number == silent else show_life(self))
     began = time.monotonic()
-    # Four signs of life in it, even on a busy machine.
+    # Enough for four signs of life, even on a busy machine.
     workers = Workers(3, timeout=2).begun()
     endings = workers.endings(len(told))
     text = f'worker {silent} ({workers.addresses[silent]}) is lost: no sign of life for 2 s (--worker_timeout).'
@@ -518,7 +518,7 @@ def test_wait_for_first__raises_an_ending_or_a_loss_that_comes_later(three: Work
     three.all[0].leave(2, 'no space for the export')
     error = waiting.get(timeout=20)
     assert (error.exit_code, str(error)) == (2, f'worker 0 ({three.addresses[0]}) ended: no space for the export')
-    # It ends by this error alone.
+    # Worker 2 ends by this error alone.
     assert three.endings(1).keys() == {2} and three.ended.empty()
     two = Workers(2).begun()
     two.all[1].leave()
@@ -572,7 +572,7 @@ def links() -> Iterator[Tuple[channel._Link, channel._Link]]:
 def test_link__sends_at_once_messages_of_limited_length(links: Any) -> None:
     one, other = links
     assert one._connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
-    # 256 KiB and one byte, after which a line is cut. If it is cut before its end alone, the message is whole.
+    # A line is cut after 256 KiB and one byte. If only its line feed is cut off, the message is whole.
     longest = (1 << 18) + 1 - len('{"kind": "answer", "value": ""}')
     for length, is_received in ((longest, True), (longest + 1, False)):
         sending = threading.Thread(target=one.send, args=['answer', 'x' * length], daemon=True)
@@ -613,7 +613,7 @@ def test_own_address__is_that_of_the_name_or_all_if_the_name_is_of_another() -> 
 def test_waiting__is_said_at_once_and_then_each_minute(monkeypatch: Any) -> None:
     worker: Any = types.SimpleNamespace(_addresses=free_addresses(2), _timeout=30, _has_left=False)
     worker._untold, worker._name_of, worker._say_unresolved = list, str, lambda numbers: None
-    # The seconds of each attempt, and those at which the wait was said.
+    # The seconds of each attempt, and the seconds at which the wait was logged.
     seconds: List[float] = [0.0]
     said: List[float] = []
 

@@ -22,7 +22,7 @@ def tf_config(kind: Any, index: Any, **tasks: Any) -> str:
         (tf_config('worker', 1, worker=[A, B]), f'{A},{B}', 1),
         (tf_config('chief', 0, worker=[B, C], chief=[A]), f'{A},{B},{C}', 0),
         (tf_config('worker', 1, worker=[B, C], chief=[A]), f'{A},{B},{C}', 2),
-        # Vertex AI adds the job and keys of the task.
+        # Vertex AI adds the job, and more keys to the task.
         (
             f'{{"cluster": {{"chief": ["{A}"], "worker": ["{B}"]}}, "environment": "cloud", "job": "{{}}",'
             ' "task": {"type": "worker", "index": 0, "cloud": "c1", "trial": ""}}',
@@ -61,7 +61,7 @@ def test_flags_of__chief_is_the_first_worker(value: str, hosts: Optional[str], i
         (tf_config('ps', 0, worker=[A, B]), 'ps: '),
         (tf_config('evaluator', 0, worker=[A, B]), 'evaluator: the workers evaluate .*--mode=eval'),
         (tf_config('evaluator', 0), 'evaluator: '),
-        # Of Kubeflow's TFJobs with enableDynamicWorker.
+        # The form of Kubeflow's TFJobs with enableDynamicWorker.
         ('{"sparseCluster": {"worker": {"0": "a:2222"}}, "task": {"type": "worker"}}', 'enableDynamicWorker'),
         (tf_config('worker', 0, worker={'0': A}), '"worker" must be a list'),
         (tf_config('master', 0, master=[A], worker=[B]), 'master: name it chief'),
@@ -75,7 +75,7 @@ def test_flags_of__chief_is_the_first_worker(value: str, hosts: Optional[str], i
         (tf_config('worker', None, worker=[A, B]), '"task" is "worker" null, and'),
         (tf_config(['worker'], 0, worker=[A, B]), r'"task" is \["worker"\] 0, and'),
         (json.dumps({'cluster': {'worker': [A, B]}}), '"task" has no type, and "cluster" has worker 0, worker 1'),
-        # With these, each of several machines would train alone.
+        # If these were accepted, each of several machines would train alone.
         (json.dumps({'Cluster': {'worker': [A, B]}, 'task': {'index': 1}}), '"Cluster" must be written "cluster"'),
         (json.dumps({'TASK': {'type': 'worker', 'index': 1}}), '"TASK" must be written "task"'),
         (json.dumps({'task': {'type': 'worker', 'Index': 1}}), '"Index" must be written "index"'),
@@ -151,7 +151,7 @@ def test_place_of__reads_the_timeout_and_flag_files(tmp_path: Any) -> None:
     flag_file = f'--flagfile={tmp_path}/flags'
     for number in (['--task_index=0'], ['--task_index', '0']):
         assert flags.place_of(['main', *number, flag_file], '') == ((A, B), 0, 5)
-    # A value that is refused afterwards.
+    # Values that are refused afterwards.
     for value in ('1', '99999999999', 'long'):
         own = [flag_file, '--task_index=0', f'--worker_timeout={value}']
         assert flags.place_of(['main', *own], '') == ((A, B), 0, 60)

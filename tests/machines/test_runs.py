@@ -27,7 +27,7 @@ pytestmark = pytest.mark.program
 
 @pytest.fixture
 def program(tmp_path: pathlib.Path, digits_dir: str) -> Iterator[Callable[..., Program]]:
-    """Makes programs; their processes end with the test."""
+    """Makes programs, whose processes end with the test."""
     made: List[Program] = []
 
     def make(workers: int, **flags: Any) -> Program:
@@ -86,7 +86,7 @@ def test_workers__stopped_by_sigterm_resume_to_the_bits_of_one_process(program: 
     assert_same_bits(three, alone)
     assert [(each['step'], each['images']) for each in evaluations(three)] == [(PER_EVAL, 359), (STEPS, 359)]
 
-    # The first worker alone writes.
+    # Only the first worker writes.
     starts = pathlib.Path(three.model_dir, 'starts.jsonl').read_text().splitlines()
     assert [json.loads(start)['config'].get('task_index') for start in starts] == [0, None, 0]
     assert len(glob.glob(f'{three.folder}/export/*')) == 1
@@ -99,7 +99,7 @@ def test_workers__stopped_by_sigterm_resume_to_the_bits_of_one_process(program: 
 
 
 def write_part_of(digits_dir: str, folder: pathlib.Path, **images: int) -> None:
-    """Writes two files of each split, with so many of the digits; in each training file one record is damaged."""
+    """Writes two files of each split with `images` digits each; one record of each training file is damaged."""
     folder.mkdir()
     for split, number in images.items():
         for shard, path in enumerate(sorted(pathlib.Path(digits_dir).glob(f'{split}-*'))[:2]):
@@ -137,7 +137,7 @@ def test_workers__have_the_weights_best_profile_and_bad_records_of_one_process(
         assert sorted(names) == [f'train-0000{number}-of-00002@7' for number in (0, 1)]
         log = each.log(0)
         assert log.count('record 7: not a tf.train.Example') == 2
-        # By both replicas, although the gradients of one overflow.
+        # Both replicas skip the step, although only the gradients of one overflow.
         assert re.search(r'step 3: a gradient overflows float16.*\(steps skipped so far: 1\)', log)
         assert 'steps 1 to 2: ' in log
         best = best_checkpoint.read(each.model_dir)
@@ -174,10 +174,10 @@ def test_workers__of_tf_config_average_the_moments_of_several_replicas(program: 
 
 @pytest.mark.both
 def test_workers__without_a_seed_share_the_weights_and_end_together_by_ctrl_c(program: Any) -> None:
-    # Without a seed, sums go by a ring; the weights of the beginning and the images are random.
+    # Without a seed, sums are passed around a ring; the initial weights and the images are random.
     two = program(2, mode='train', num_gpus=2)
     del two._flags['seed']
-    # The second does not see the checkpoint of the first in the list.
+    # The second worker does not see the first one's checkpoint in the list.
     started = two.start(0, step=PER_EVAL + 2, signal=signal.SIGINT), two.start(1, sees_list=False)
     assert two.ends(*started) == [130, 130], two.log()
     ended = [re.findall(r'ended by Ctrl-C after step (\d+) of', two.log(number)) for number in (0, 1)]
@@ -250,7 +250,7 @@ def test_workers__that_fail_before_they_join_end_the_others(program: Any, tmp_pa
         assert two.ends(*two.start_all()) == [1, 1]
     text = f'--worker_hosts: port {port}, of worker 0, is in use by another process'
     assert f'error: {text}' in two.log(0) and f'error: {first} ended: {text}' in two.log(1)
-    # The first is ready, and waits.
+    # The first worker is ready, and waits.
     for flags, text in (({'lerning_rate': 1}, 'lerning_rate'), ({'data_dir': str(tmp_path / 'no')}, 'no such folder')):
         two.clear_logs()
         waiting = two.start(0)

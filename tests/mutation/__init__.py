@@ -1,1 +1,1 @@
-"""Mutation of the program: which small changes of its lines no test notices."""
+"""Mutation of the program: finds small changes of its lines that no test notices."""

@@ -2,10 +2,10 @@
 
     ./run --tf=2.21 python -m tests.mutation --sample=120
 
-cosmic-ray makes the mutants (`mutants.py`), and `line_map.py` finds the tests that execute each of them. Those of the
-module's own file run first, until one fails. This process imports TensorFlow once; each mutant is a fork of it, which
-imports the program from a copy of the last commit. The folder of a sample keeps the map of the tests, and a journal:
-the same command resumes. After a commit that changes tests alone, it maps those tests again, and repeats
+cosmic-ray makes the mutants (`mutants.py`), and `line_map.py` finds the tests that execute each of them. The tests of
+the module's own file run first, until one fails. This process imports TensorFlow once; each mutant is a fork of it,
+which imports the program from a copy of the last commit. The folder of a sample keeps the map of the tests, and a
+journal: the same command resumes. After a commit that changes only tests, it maps the changed tests again, and repeats
 the survivors for which other tests run.
 
 `equal.txt` lists the mutants that change nothing, each with the reason.
@@ -42,10 +42,10 @@ TARGETS = (
     'tools/evaluate_report/predictions.py',
     'tools/weights/*.py',
 )
-# The profiler, whose results are for the eye.
+# The profiler: its results are judged by eye.
 LEFT_OUT = ('*/hooks/profiler.py', '*/run/profile.py')
-# Tests of what is not mutated: they would cost half of the map. A mutant that only they notice counts as a survivor.
-# But for test_pages.py: the page of the flags shows the values of the configuration and of the presets.
+# Tests of parts that are not mutated: they would cost half of the map. A mutant that only they notice counts as a
+# survivor. test_pages.py is mapped: the page of the flags shows the values of the configuration and of the presets.
 NOT_MAPPED = (
     *(f'tests/{name}/*' for name in ('examples', 'fuzz', 'run_tpu')),
     'tests/docs/test_[!p]*',
@@ -53,7 +53,7 @@ NOT_MAPPED = (
     *(f'tests/tools/{name}/*' for name in ('preflight', 'provenance', 'studies/[!r]*')),
     'tests/tools/studies/test_*',
 )
-WANTED = 0.95  # The least share of the mutants that change something, which are noticed.
+WANTED = 0.95  # The least share of noticed mutants, among those that change something.
 CHUNK = 10  # Files of tests that one process maps.
 
 
@@ -109,7 +109,7 @@ def in_fork(work: Callable[[], Any], log: pathlib.Path, limit: float) -> Any:
     answer = log.with_suffix('.json')
     answer.unlink(missing_ok=True)  # type: ignore[call-arg]
     with warnings.catch_warnings():
-        # TensorFlow's threads, which wait for work that this process never has.
+        # TensorFlow's threads are idle: this process gives them no work.
         warnings.filterwarnings('ignore', message='.*multi-threaded', category=DeprecationWarning)
         child = os.fork()
     if not child:
@@ -131,7 +131,7 @@ def in_fork(work: Callable[[], Any], log: pathlib.Path, limit: float) -> Any:
             done, _ = os.waitpid(child, os.WNOHANG)
             time.sleep(0.02)
     finally:
-        # Processes that a test has left, too. A fork that has just begun leads no group yet.
+        # Ends processes that a test has left, too. A fork that has just begun leads no group yet.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(child, signal.SIGKILL)
         if not done:
@@ -153,7 +153,7 @@ def run_pytest(arguments: List[str], plugin: Any, folder: pathlib.Path) -> int:
 
 
 def map_tests(tree: pathlib.Path, folder: pathlib.Path, files: Set[str]) -> Dict[str, Dict[str, Any]]:
-    """The entries of `LineMap` of all tests; those of files that have not changed are in the folder."""
+    """The entries of `LineMap` of all tests; entries of unchanged files are read from the folder."""
     maps = folder / 'map'
     maps.mkdir(exist_ok=True)
     paths = sorted((tree / 'tests').rglob('test_*.py'))
@@ -172,7 +172,7 @@ def map_tests(tree: pathlib.Path, folder: pathlib.Path, files: Set[str]) -> Dict
         began = time.monotonic()
         code, tests = in_fork(work, folder / 'map.log', 1800) or (None, {})
         if code is None:
-            # Kept as mapped, these files would have no tests.
+            # If they were kept as mapped, these files would have no tests.
             sys.exit(f'not mapped: {chunk[0]} and the {len(chunk) - 1} after it; see {folder}/map.log')
         print(f'mapped {start + len(chunk)} of {len(missing)} files in {time.monotonic() - began:.0f} s', flush=True)
         for path in chunk:
@@ -218,7 +218,7 @@ def try_mutant(
 
     try:
         path.write_text(mutant['source'])
-        # Another time than that of the compiled module.
+        # A time that differs from that of the compiled module.
         os.utime(str(path), (1e9, 1e9))
         began = time.monotonic()
         answer = in_fork(work, folder / 'mutant.log', limit)
@@ -267,7 +267,7 @@ def parse_arguments() -> argparse.Namespace:
 
 
 def prepare(folder: pathlib.Path) -> pathlib.Path:
-    """Copies the last commit into the folder; an interrupted sample leaves a mutant there."""
+    """Copies the last commit into the folder, because an interrupted sample leaves a mutant there."""
     tree = folder / 'tree'
     shutil.rmtree(str(tree), ignore_errors=True)
     tree.mkdir(parents=True)
@@ -282,9 +282,9 @@ def prepare(folder: pathlib.Path) -> pathlib.Path:
 
 
 def main() -> None:
-    """Prepares a sample, goes on with it, and prints its table and its survivors."""
+    """Prepares a sample, runs or resumes it, and prints its table and its survivors."""
     arguments = parse_arguments()
-    # An interrupted sample leaves no process.
+    # SIGTERM must leave no process.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(75))
     began = time.monotonic()
     folder = pathlib.Path(arguments.folder).resolve()
@@ -338,7 +338,7 @@ def main() -> None:
 
 
 def load_packages() -> None:
-    """Imports what the tests import beside the program, once for all forks."""
+    """Imports the packages that the tests need besides the program, once for all forks."""
     from compat import tf
 
     del tf

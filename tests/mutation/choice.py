@@ -3,7 +3,7 @@
 import math
 from typing import Any, Dict, List, NamedTuple, Tuple
 
-# The tests of pages that are made from the program, such as that of the flags.
+# The tests of pages that are generated from the program, such as the page of the flags.
 _PAGES = 'tests/docs/test_pages.py'
 SURVIVED = ('survived', 'no test')
 
@@ -14,7 +14,7 @@ class Choice(NamedTuple):
     Attributes:
       tests: their names, in the order in which they run.
       left: the number of further tests, which the budget leaves out.
-      seconds: the CPU time that they took without the mutant, their fixtures included.
+      seconds: the CPU time of the tests without the mutant, including their fixtures.
     """
 
     tests: List[str]
@@ -25,9 +25,9 @@ class Choice(NamedTuple):
 def choose(tests: Dict[str, Dict[str, Any]], mutant: Dict[str, Any], budget: float) -> Choice:
     """The tests that execute the statement of a mutant, as many as the budget in CPU-seconds allows.
 
-    Those of the module's own file of tests come first, and of these and of all others the cheapest. If no test executes
-    the statement, it is executed at import, or never: then the tests of other lines of its file are taken, for a file
-    of constants alone those of the folder that mirrors its package, and those of the pages that show such constants.
+    The tests in the module's own test file come first, and cheaper tests before dearer ones. A statement that no test
+    executes runs at import, or never. It gets the tests of other lines of its file or, if the file has only constants,
+    of the folder that mirrors its package; and the tests of the pages that show such constants.
     """
     span = range(mutant['first'], mutant['last'] + 1)
     of_file = {
@@ -76,7 +76,7 @@ def share(hits: int, of: int) -> str:
 
 
 class Counts(NamedTuple):
-    """The mutants of a sample: all, those that a test notices, and those that change nothing."""
+    """The numbers of mutants of a sample: all, noticed by a test, and without any effect."""
 
     mutants: int
     noticed: int
@@ -104,7 +104,7 @@ def table(results: List[Dict[str, Any]], equal: Dict[str, str], places: Dict[str
     """The Markdown table of the results: a row for each package, the first one for all.
 
     Args:
-      results: those of the journal.
+      results: the results in the journal.
       equal: the reasons why mutants change nothing, by key.
       places: the number of places for mutants in each file.
     """

@@ -1,6 +1,6 @@
-"""A pytest plugin that records which lines each test executes, those of its fixtures included.
+"""A pytest plugin that records which lines each test executes, including those of its fixtures.
 
-`sys.monitoring`, of Python 3.12 and later, reports the lines of the program alone: this costs little, and no package.
+`sys.monitoring`, of Python 3.12 and later, reports only the lines of the program: it costs little, and no package.
 """
 
 import inspect
@@ -35,7 +35,7 @@ class LineMap:
         self._fixtures: Dict[str, _Part] = {}
         self._names: Dict[str, List[str]] = {}
         self._passed: Dict[str, bool] = {}
-        self._stack: List[Set[Line]] = [set()]  # The first one holds the lines of imports, which no test needs.
+        self._stack: List[Set[Line]] = [set()]  # The first set holds the lines of imports, which no test needs.
         self._monitoring: Any = sys.monitoring  # type: ignore[attr-defined]
         self._monitoring.use_tool_id(_TOOL, 'line_map')
         events = self._monitoring.events
@@ -44,9 +44,9 @@ class LineMap:
         self._monitoring.set_events(_TOOL, events.PY_START)
 
     def _start(self, code: Any, offset: int) -> Any:
-        """Asks for the lines of a function of the program when it is called for the first time.
+        """Requests the lines of a function of the program at its first call.
 
-        Those of a module and of a class are executed by the first import, for all tests.
+        The lines of modules and classes are executed by the first import, for all tests.
         """
         if code.co_filename in self._paths and code.co_flags & inspect.CO_OPTIMIZED:
             self._monitoring.set_local_events(_TOOL, code, self._monitoring.events.LINE)

@@ -1,9 +1,9 @@
 """Prints a sample of mutants, one JSON object a line: `mutants.py SEED COUNT FILE…`, in the environment of cosmic-ray.
 
-cosmic-ray finds the places and makes the changes. Most of its operators have variants: + becomes each of ten others. A
-place of a kind of operator is one mutant here, and the seed draws its variant: otherwise, arithmetic alone would fill
-the sample. Variants that nobody would write by mistake are left out, such as + that becomes <<, or == that becomes
-`is`: most of them raise errors at once. The first line has the number of places in all, by file.
+cosmic-ray finds the places and makes the changes. Most of its operators have variants: + becomes each of ten others.
+Here, each place is one mutant for each kind of operator, and the seed draws its variant: otherwise, arithmetic alone
+would fill the sample. Unlikely mistakes are left out, such as << for +, or `is` for ==: most of them raise errors at
+once. The first line has the number of all places, by file.
 """
 
 import ast
@@ -22,7 +22,7 @@ from cosmic_ray.mutating import mutate_code
 Place = Tuple[str, str, int, int]  # The file, the kind of operator, line and column.
 
 
-# The operators that a binary operator or a comparison may become are those of its group.
+# A binary operator or a comparison may become any other of its group.
 _GROUPS = (
     ('Add', 'Sub', 'Mul', 'Div', 'FloorDiv', 'Mod'),
     ('BitAnd', 'BitOr', 'BitXor', 'LShift', 'RShift'),
@@ -33,7 +33,7 @@ _GROUPS = (
 
 
 def is_likely(name: str) -> bool:
-    """Whether an operator's change is one that somebody might make by mistake."""
+    """Whether a programmer might make an operator's change by mistake."""
     kind, _, change = name.partition('_')
     if kind not in ('ReplaceBinaryOperator', 'ReplaceComparisonOperator'):
         return True
@@ -92,7 +92,7 @@ def main(seed: int, count: int, files: List[str]) -> None:
             mutated = mutate_code(source, operators()[name], occurrence)
             compile(mutated, file, 'exec')
         except (SyntaxError, TypeError, AttributeError):
-            # Nobody could commit it; or cosmic-ray cannot make it, such as another exception than `socket.timeout`.
+            # It does not compile, or cosmic-ray cannot make it, such as another exception than `socket.timeout`.
             continue
         lines = [span for span in statements(ast.parse(source)) if span[0] <= line <= span[1]]
         first, last = min(lines, key=lambda span: span[1] - span[0], default=(line, line))

@@ -28,7 +28,7 @@ def test_tests_of_a_statement__run_the_cheapest_first_within_the_budget() -> Non
         'shares it, too': of([11], 3.0, run=5.0),
     }
     chosen = choose(tests, MUTANT, 12.0)
-    # The fixture is paid once.
+    # The shared fixture is counted once.
     assert chosen == (['cheap', 'shares a run', 'shares it, too'], 1, 11.0)
     assert choose(tests, MUTANT, 10.9).tests == ['cheap', 'shares a run']
     # One test runs, whatever it costs.

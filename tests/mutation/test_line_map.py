@@ -1,4 +1,4 @@
-"""Tests of the lines that a test executes."""
+"""Tests of the map of lines that tests execute."""
 
 import importlib.util
 import pathlib
@@ -21,7 +21,7 @@ def test_lines__are_those_of_functions_and_not_of_an_import(tmp_path: pathlib.Pa
         part = line_map._Part(set(), [0.0])
         test: Any = plugin._record(part)
         next(test)
-        # A test that is the first to import a module.
+        # The first import of a module within a test.
         spec: Any = importlib.util.spec_from_file_location('module', str(path))
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)

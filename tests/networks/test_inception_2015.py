@@ -1,4 +1,4 @@
-"""Tests of the table of the graph of December 2015; `tests/tools/features/` compares what it computes."""
+"""Tests of the table of the graph of December 2015; `tests/tools/features/` compares its results."""
 
 from inception_v3.networks.inception_2015 import MIXED_8_OF_2015, inception_2015
 from inception_v3.networks.inception_v3 import MIXED_8, AveragePool, MaxPool

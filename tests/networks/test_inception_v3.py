@@ -61,7 +61,7 @@ def test_inception_v3__layers_have_the_sizes_of_the_paper(full: Any) -> None:
 
 
 def test_dropout__keeps_four_fifths_before_the_logits_alone(full: Any) -> None:
-    # Szegedy et al. give no number; TF-Slim's is 0.8. The auxiliary head has none.
+    # Szegedy et al. give no number; TF-Slim's is 0.8. The auxiliary head has no dropout.
     assert full[1] == [([1, 1, 1, 2048], 0.8, True)]
 
 
@@ -117,8 +117,8 @@ def test_scaled_depth__multiplies_and_leaves_at_least_16() -> None:
 
 
 def test_checkpoints__are_interchangeable_with_slim() -> None:
-    # The least height with an auxiliary head; the width leaves a map of two positions before the auxiliary logits. At
-    # this multiplier layers have 16, 19, 25, 32, 38 and 44 channels.
+    # The smallest height with an auxiliary head; the width leaves a map of two positions before the auxiliary logits.
+    # With this multiplier, layers have 16, 19, 25, 32, 38 and 44 channels.
     images, narrow = np.random.RandomState(0).uniform(-1, 1, [2, 107, 163, 3]).astype(np.float32), 0.1
 
     def slim() -> Any:
@@ -132,7 +132,7 @@ def test_checkpoints__are_interchangeable_with_slim() -> None:
     for network in (slim, own):
         with tf.Graph().as_default(), plain_session() as session:
             tensors = network()
-            # A value follows from its name and shape, by which a checkpoint stores a variable.
+            # Values depend only on the names and shapes under which a checkpoint stores variables.
             values = values_by_name()
             load(values, session)
             stored.append({name: value.shape for name, value in values.items()})

@@ -69,14 +69,14 @@ def observe_residual() -> Dict[str, float]:
     randomize(layer.trainable_variables)
     with tf.GradientTape() as tape:
         tape.watch(x)
-        # Neither `chain` nor a recomputation: the equations by themselves.
+        # Only the equations, without `chain` and without recomputation.
         with layer._own.scope(x.dtype):
             block = layer._block(x, True)
             x1, x2 = tf.split(x, 2, axis=3)
             y1 = x1 + block.f(x2, True)
             ordinary = tf.concat([y1, x2 + block.g(y1, True)], 3)
     dx, *gradients = tape.gradient(ordinary, [x, *layer.trainable_variables], dy)
-    # In training by default; autograph leaves the layer alone.
+    # Training is the default; AutoGraph does not convert the layer.
     by_default = [layer(x), tf.function(lambda x: layer(x))(x)]
     y = layer(x, True)
     moving = [each.numpy() for each in layer.non_trainable_variables]
@@ -170,7 +170,7 @@ def test_residual__refuses_what_does_not_fit() -> None:
 
 def test_residual__takes_channels_first_or_last_and_trains_by_default() -> None:
     x, dy = (tf.constant(each, tf.float32) for each in (X, DY))
-    # `filters` are those of both halves together, and of one half.
+    # `filters` counts both halves together with channels last, and one half with channels first.
     last, first = Residual(32), Residual(16, data_format='channels_first')
     y = last(x)
     swapped, d_swapped = (tf.transpose(each, [0, 3, 1, 2]) for each in (x, dy))
@@ -223,7 +223,7 @@ def published_model_fn(features: Any, labels: Any, mode: str, params: Dict[str, 
 
 
 def program_model_fn(features: Any, labels: Any, mode: str, params: Dict[str, Any]) -> tf.estimator.EstimatorSpec:
-    """The same with the network of the program, by ordinary backpropagation."""
+    """The same step for the program's network, by ordinary backpropagation."""
     with tf.variable_scope('', use_resource=True):
         logits, _ = revnet(
             params['hyperparameters'],

@@ -69,7 +69,7 @@ def test_network__overfits_two_images_and_predicts_with_its_averages(
         ('revnet38', 10, 464_858),
         ('revnet110', 10, 1_729_162),
         ('revnet104', 1000, 45_428_200),
-        # Not in the paper: of revnet104's 11 units in the third stage, 8 are left out. Each has two functions with
+        # Not in the paper: revnet104 without 8 of the 11 units of its third stage. Each unit has two functions with
         # kernels 1024 x 256, 3 x 3 x 256 x 256 and 256 x 1024, and normalizations of 1024, 256 and 256 channels.
         ('revnet56', 1000, 45_428_200 - 8 * 2 * (1024 * 256 + 9 * 256 * 256 + 256 * 1024 + 2 * (1024 + 256 + 256))),
     ],

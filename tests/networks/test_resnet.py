@@ -38,7 +38,7 @@ SHORT = (resnet.Stage(2, 24, stride=1), resnet.Stage(2, 32, stride=2))
 def keras_resnet() -> Any:
     """Returns the network of Keras, of version 1, with the stages of `SHORT`."""
     try:
-        # Keras' networks are a package of their own beside TensorFlow 1.15, and part of Keras beside 2.15.
+        # Keras' networks are a separate package with TensorFlow 1.15, and part of Keras with 2.15.
         resnet_common = importlib.import_module('keras_applications.resnet_common')
         parts = {'backend': tf.keras.backend, 'layers': tf.keras.layers, 'models': tf.keras.models}
         parts['utils'] = tf.keras.utils
@@ -69,7 +69,7 @@ def keras_version_1_5() -> Any:
 def keras_name(name: str) -> Tuple[str, str]:
     """Returns the names of the layer and the weight in Keras for a variable of this program.
 
-    The layer is `last` for that of the classes, whose name depends on Keras' version.
+    The layer of the classes is called `last`, because its name depends on Keras' version.
     """
     *scope, kind = name.split('/')[1:]
     weight = {'weights': 'kernel', 'biases': 'bias', 'moving_mean': 'moving_mean'}.get(kind, kind)
@@ -104,7 +104,7 @@ def test_resnet50__has_the_logits_of_keras_with_the_same_weights(monkeypatch: An
             given[variable] = value
             given[theirs] = value.reshape(theirs.shape.as_list())
         session.run([v.initializer for v in given], {v.initializer.inputs[1]: value for v, value in given.items()})
-        # The convolutions of Keras also have biases, which start at 0 and which normalization cancels.
+        # The convolutions of Keras also have biases, which start at 0 and are cancelled by normalization.
         left = {w.name for w in model.weights} - {v.name for v in given}
         blocks = sum(stage.blocks for stage in SHORT)
         assert len(left) == 1 + 3 * blocks + len(SHORT) and all(re.search('_conv(_1)?/bias:0$', name) for name in left)

@@ -90,7 +90,7 @@ def test_inverse__of_a_hundred_blocks_is_exact_or_drifts_below_1e_5(scale: float
             session.run([v.initializer for v in variables], values)
             after = session.run(tensors, {x1: after[0], x2: after[1]})
     drift = np.abs(np.subtract(after, before)).max() / np.abs(before).max()
-    # Values of the larger size are rounded like all float32 numbers: 400 sums with an error of 2 ** -24 each.
+    # Values beyond the grid's range are rounded like all float32 numbers: 400 sums with an error of 2 ** -24 each.
     assert drift == 0 if scale == 1 else 0 < drift < 400 * 2.0**-24
 
 

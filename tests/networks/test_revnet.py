@@ -145,7 +145,7 @@ def test_xla__compiles_a_step_and_keeps_fewer_bytes(tmp_path: Any) -> None:
 
 def test_stem_of_bottlenecks__is_the_maximum_of_windows_after_a_strided_convolution() -> None:
     def centres(inputs: tf.Tensor, depth: int, kernel: Any, stride: int, padding: str) -> tf.Tensor:
-        """A convolution with the pixel in the centre of the window, without padding."""
+        """Stands in for a convolution without padding, and takes the centre pixel of each window."""
         assert (depth, kernel, padding) == (3, (7, 7), 'VALID')
         return inputs[:, 3:-3:stride, 3:-3:stride]
 
@@ -182,7 +182,7 @@ def test_stages__halve_the_map_but_for_the_first(architecture: Any, sizes: Any) 
 
     revnet(architecture, tf.zeros([1, 16, 16, 3]), CLASSES, True, layers.conv2d, norm, chain=chain)
     assert found == sizes
-    # Units that change the map are not computed again, so that each of their passes moves the statistics.
+    # Units that change the map are not recomputed, so each of their passes updates the statistics.
     assert len(moves) > 4 and all(moves)
 
 
@@ -204,6 +204,6 @@ def test_stages__have_the_units_and_depths_of_the_table(architecture: Any, units
     images, wide = tf.zeros([1, 16, 16, 3]), 4 if architecture.is_bottleneck else 1
     # Doubled, so that each half has the depth of the table.
     revnet(architecture, images, CLASSES, True, layers.conv2d, lambda net, *_, **__: net, 2.0, chain=chain)
-    # The first unit of a stage that changes the map or the channels is no reversible one.
+    # The first unit of a stage that changes the map or the channels is not reversible.
     changing = [architecture.is_bottleneck, *[True] * (len(units) - 1)]
     assert found == [(count - first, wide * depth) for count, depth, first in zip(units, depths, changing)]

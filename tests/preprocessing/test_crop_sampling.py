@@ -1,4 +1,4 @@
-"""Tests of crops from given numbers: exact by the rules of TensorFlow's operation, and equal to it in distribution."""
+"""Tests of crops from given numbers: they follow the rules of TensorFlow's operation exactly, and its distribution."""
 
 from typing import Any, Callable, List, NamedTuple, Tuple
 
@@ -131,7 +131,7 @@ def of_tensorflow(shape: Tuple[int, int], boxes: np.ndarray, ranges: Ranges, cou
     return draw_many(draw, count)
 
 
-# Area, aspect ratio and sides, of crops of top, left, height and width.
+# Area, aspect ratio and sides of crops, from their top, left, height and width.
 MEASURES: List[Callable[..., np.ndarray]] = [
     lambda top, left, height, width: height * width,
     lambda top, left, height, width: width / height,

@@ -143,8 +143,8 @@ def test_decoding__refuses_a_truncated_file() -> None:
                 crop(encoded[:end], [0, 0, 1, 100])
 
 
-# For each file, prints the mean of a crop that a data set decodes, or the message of its error; and the memory that
-# this took.
+# For each file, prints the mean of a crop that a data set decodes, or the message of the error; and the memory that
+# decoding took.
 MEASURE = """
 import sys
 from tools.benchmarks.measurement import peak_bytes
@@ -204,7 +204,7 @@ def test_decoding__refuses_too_many_pixels_in_the_header_before_allocating_them(
 def test_jpeg_header_pixels__are_found_in_the_first_16_kib(progressive: bool, before: int, found: int) -> None:
     jpeg = saved(CAT, 'JPEG', progressive=progressive)
     comment = b'\xff\xfe' + struct.pack('>H', 2 + before) + bytes(before)
-    # Numbers that look like a header of 12 bits, or of a wrong length, are none.
+    # Bytes that look like a header of 12 bits, or of a wrong length, do not count.
     others = b'\xff\xc0\0\x11\x0c\xff\xff\xff\xff\3' + b'\xff\xc0\0\x12\x08\xff\xff\xff\xff\3'
     pixels = fed(decoding._jpeg_header_pixels)(jpeg[:2] + comment + others + jpeg[2:])
     assert max(pixels, 0) == 300 * 451 * found
@@ -224,7 +224,7 @@ def test_image_shape__checks_the_size_of_a_jpeg_before_tensorflow_reads_it(read:
 def test_image_shape__is_not_that_of_a_frame_header_inside_another_segment(offset: int, marker: bytes) -> None:
     jpeg = saved(CAT, 'JPEG')
     assert jpeg.index(b'\xff\xc0') == 158, 'a usual file'
-    # The segment has all of a usual file's first bytes but its own, and another size.
+    # Except for its marker and length, the segment looks like a usual file's first bytes, with another size.
     content = jpeg[offset + 4 : 163] + struct.pack('>HH', 9, 9) + jpeg[167:180]
     segment = marker + struct.pack('>H', 2 + len(content)) + content
     assert fed(image_shape)(jpeg[:offset] + segment + jpeg[offset:]).tolist() == [300, 451, 3]

@@ -91,7 +91,7 @@ def test_of_image__equals_the_documented_steps(size: Tuple[int, int], ranges: Tu
 
 
 def test_of_image__applies_the_drawn_method_and_ordering() -> None:
-    # Cyan: of red pixels, TensorFlow's saturation makes some grey, whose hue is rounded to a full turn.
+    # Cyan: TensorFlow's saturation makes some red pixels grey, because their hue is rounded to a full turn.
     pixels = np.random.RandomState(0).randint([40, 120, 120], [80, 200, 200], [20, 30, 3]).astype(np.uint8)
     image = tf.constant(pixels)
     kind = InceptionPreprocessing(FULL._replace(height=10, width=12))
@@ -149,7 +149,7 @@ def test_preprocess_for_train__returns_values_from_minus_1_to_1(pixels: np.ndarr
 
 def test_preprocess_for_train__without_boxes_takes_the_whole_image() -> None:
     def build(is_given: bool) -> tf.Tensor:
-        # In both cases, one constant, and so the same seeds of operations.
+        # Both graphs have one constant, so their operations have the same seeds.
         return inception.preprocess_for_train(tf.constant(CAT), 40, 30, tf.constant(WHOLE) if is_given else None)
 
     without, whole = (in_new_graph(build, 4, is_given) for is_given in (False, True))

@@ -81,7 +81,7 @@ def test_documented_evaluation__gives_the_bits_of_the_pipeline(photos: List[Phot
 
 @pytest.mark.program
 def test_documented_functions__may_be_converted_by_autograph(photos: List[Photo]) -> None:
-    """As in the map of a user's data set."""
+    """AutoGraph converts functions in the map of a user's data set."""
 
     def of_evaluation(image: tf.Tensor) -> Any:
         return preprocess_for_eval(image, 75, 80), preprocess_image(image, 75, 80)

@@ -12,13 +12,13 @@ from preprocessing.stateless import StatelessUniform, UnseededUniform
 from tests.support.graphs import evaluate
 
 IMAGES = 2000
-# The boxes of an image.
+# The box of an image.
 BOXES = [[[0.1, 0.2, 0.3, 0.9]]]
 FULL = {'fast_mode': False, 'use_fast_color_distort': False}
 
 
 def draw_each(build: Callable[[StatelessUniform], Any], seeds: Any, parallel: int = 1) -> List[np.ndarray]:
-    """Draws for each of many seeds [n, 2], in a data set's map; returns an array [n, …] for each number."""
+    """Draws numbers for each of many seeds [n, 2], in a data set's map; returns an array [n, …] for each number."""
     with tf.Graph().as_default():
         dataset = tf.data.Dataset.from_tensor_slices(np.array(seeds, np.int64))
         dataset = dataset.map(lambda seed: tuple(tf.nest.flatten(build(StatelessUniform(seed)))), parallel)
@@ -54,7 +54,7 @@ def test_stateless_uniform__keeps_its_numbers_between_versions() -> None:
 
 
 def drawing(changes: Any) -> Callable[..., Any]:
-    """A function that draws the distortions of a preprocessing, from a source of numbers and images' shapes."""
+    """A function that draws the distortions of a preprocessing, from a source of numbers and the shapes of images."""
     kind = preprocessing_for(Config(**changes))
     return lambda uniform, shapes=(300, 400, 3): kind.draw(tf.convert_to_tensor(shapes), tf.constant(BOXES), uniform)
 

@@ -28,7 +28,7 @@ def test_apply_resize__is_bilinear_without_aligned_corners(size: Tuple[int, int]
 @pytest.mark.parametrize('size', [(60, 60), (300, 451), (500, 700)])
 @pytest.mark.parametrize('index', range(4))
 def test_apply_resize__is_equal_for_bytes_and_floats(size: Tuple[int, int], index: int) -> None:
-    """Both if bytes are converted beforehand and if the kernel converts them, which depends on the size."""
+    """Whether bytes are converted beforehand or by the kernel depends on the size; both cases are tested."""
     of_bytes = steps.apply_resize(tf.constant(CAT), *size, index)
     assert of_bytes.dtype == tf.float32
     of_floats = tf.image.resize(tf.constant(CAT, tf.float32), size, steps.RESIZE_METHODS[index])
@@ -59,6 +59,6 @@ def test_apply_resize__averages_by_area_when_shrinking() -> None:
 
 
 def test_resize_methods__keep_their_order_in_every_version() -> None:
-    # With a seed, a number is drawn.
+    # A seed draws the number of the method.
     names = ('BILINEAR', 'NEAREST_NEIGHBOR', 'BICUBIC', 'AREA')
     assert tuple(getattr(tf.image.ResizeMethod, name) for name in names) == steps.RESIZE_METHODS

@@ -22,7 +22,7 @@ SMALL = PIL.Image.fromarray(CAT).resize((30, 20))
 
 
 def with_gradient(image: Any) -> Any:
-    """The image with colours that are hidden at the top: RGBA, or LA of a grey one."""
+    """The image in RGBA, or LA if it is grey, with an alpha channel that hides its top."""
     transparent = image.convert('LA' if image.mode in ('L', 'LA') else 'RGBA')
     transparent.putalpha(PIL.Image.linear_gradient('L').resize(image.size))
     return transparent
@@ -41,7 +41,7 @@ def big(value: bytes = b'\0\6\0\0', kind: bytes = b'\0\3', count: bytes = b'\0\0
 
 
 def changed(entry: bytes, place: int) -> bytes:
-    """The entry with a byte of 1."""
+    """The entry with the byte at a place set to 1."""
     return entry[:place] + b'\1' + entry[place + 1 :]
 
 
@@ -55,7 +55,7 @@ UNUSUAL = [
     (in_jpeg(big(), before=JFIF), 6),
     (in_jpeg(LITTLE, before=JFIF + XMP + b'\xff\xff\xff\xfe\0\4ab\xff\xff' + b'\xff\1'), 8),
     (in_jpeg(big(), before=b'\xff\xff\xfe\0\4ab'), 6),
-    # With the directory at the end of the block, and with entries before.
+    # The directory is at the end of the block.
     (in_jpeg(b'MM\0*\0\0\0\x0cabcd' + big()[8:]), 6),
     # Values, types and counts that are not allowed.
     (in_jpeg(big(b'\0\0\0\0')), 1),
@@ -64,7 +64,7 @@ UNUSUAL = [
     (in_jpeg(big(kind=b'\0\4')), 1),
     (in_jpeg(big(count=b'\xff\xff\xff\xff')), 1),
     (in_jpeg(big(tag=b'\1\x13')), 1),
-    # The same of little-endian ones: the high bytes of the type, the count and the value, and the one after the value.
+    # The same in little-endian entries: high bytes of type, count and value are set, and the byte after the value.
     *[(in_jpeg(LITTLE[:22] + changed(LITTLE[22:], place)), 1) for place in (3, 5, 6, 7, 9)],
     (in_jpeg(LITTLE[:22] + changed(LITTLE[22:], 10)), 8),
     # Offsets and numbers of entries beyond the end, and blocks that are cut.
@@ -76,7 +76,7 @@ UNUSUAL = [
     (in_jpeg(b'XX\0*' + big()[4:]), 1),
     (in_jpeg(b''), 1),
     (in_jpeg(big(), name=b'Exit\0\0'), 1),
-    # Behind the end, behind the pixels, in a comment, and in a file of another kind.
+    # EXIF data after the end marker, after the pixels, in a comment, and in a file of another kind.
     (in_jpeg(big(), before=b'\xff\xd9'), 1),
     (JPEG + in_jpeg(big())[2:], 1),
     (in_jpeg(b'', b'', b'\xff\xfe\0\x24' + b'Exif\0\0' + big() + bytes(6)), 1),
@@ -86,13 +86,13 @@ UNUSUAL = [
     (b'\x89PNG', 1),
     # PNG files have their orientation elsewhere.
     (saved(SMALL, 'PNG', 6), 1),
-    # After each marker without a length: the restarts, another beginning, and a temporary one.
+    # After each marker without a length: the restarts, another beginning, and the temporary marker.
     (in_jpeg(big(), before=b''.join(b'\xff' + bytes([marker]) for marker in (1, *range(0xD0, 0xD9)))), 6),
 ]
 
 
 def orientations(files: List[bytes]) -> List[int]:
-    """As a served graph does: many at a time."""
+    """The orientations by the graph, which takes many files at a time like a served graph."""
     return evaluate(tf.map_fn(exif_orientation, tf.constant(files), tf.int32, parallel_iterations=16)).tolist()
 
 
@@ -146,7 +146,7 @@ def test_decode_as_viewed__turns_as_pillow_does(viewed: Callable[[bytes], np.nda
 @pytest.mark.parametrize('mode', ['RGBA', 'LA', 'P', 'L', 'RGB'])
 def test_decode_as_viewed__lays_transparent_pixels_on_white(mode: str, viewed: Callable[[bytes], np.ndarray]) -> None:
     image = with_gradient(SMALL.convert(mode))
-    # Other modes have a colour that is transparent.
+    # In other modes, one colour is transparent.
     transparent = {'P': 3, 'L': 80, 'RGB': SMALL.getpixel((3, 4))}.get(mode)
     if transparent is not None:
         image = SMALL.quantize(9) if mode == 'P' else SMALL.convert(mode)

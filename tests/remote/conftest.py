@@ -61,8 +61,8 @@ def gs(_gcs: Any) -> Store:
 
 @pytest.fixture
 def s3(_moto: Any) -> Iterator[Store]:
-    """A new bucket in the fake Amazon S3, without faults and with an empty log; one test of this machine has it."""
-    # TensorFlow 1.15 mixes up files that two processes write at the same time: `console.outputs`.
+    """A new bucket in the fake Amazon S3, without faults and with an empty log, for one test at a time."""
+    # TensorFlow 1.15 mixes up files that two processes write at the same time; see `console.outputs`.
     with open(f'{tempfile.gettempdir()}/s3-of-{os.getuid()}.lock', 'w') as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield Store(*_moto)

@@ -25,7 +25,7 @@ _PAGE = 1000
 _REASONS = {401: 'authError', 404: 'notFound', 412: 'conditionNotMet', 503: 'backendError'}
 _PERMISSIONS = {BUCKET: 'get', LIST: 'list', STAT: 'get', READ: 'get', WRITE: 'create', DELETE: 'delete'}
 _BYTES = re.compile(r'bytes (?:(\d+)-(\d+)|\*)/(\d+|\*)$')
-# A bucket and an object, of a copy also the target's.
+# A bucket and an object; for a copy, also those of the target.
 _PLACES = re.compile(r'/b/([^/]+)(?:/o(?:/(.+?))?)?(?=/rewriteTo/|$)')
 _TIME = '2020-01-01T00:00:00.000Z'
 
@@ -70,7 +70,7 @@ class FakeGcs:
 
     Attributes:
       faults: the injected errors, and the log of requests.
-      lock: held by who uses the other methods.
+      lock: must be held by callers of the other methods.
     """
 
     def __init__(self, listener: socket.socket, context: ssl.SSLContext):
@@ -141,7 +141,7 @@ class FakeGcs:
         return listing
 
     def continue_upload(self, upload: _Upload, content_range: str, content: bytes) -> Response:
-        """Receives bytes of an upload: those of a range, or all of them. The last byte creates the object."""
+        """Receives a range of the bytes of an upload, or all of them. The last byte creates the object."""
         match = _BYTES.match(content_range or f'bytes 0-0/{len(content)}')
         if not match or int(match[1] or 0) > len(upload.content):
             raise BadRequest()

@@ -44,7 +44,7 @@ class Faults:
         self._log: List[Access] = []
 
     def add(self, status: int, pattern: str, operations: Sequence[str] = OPERATIONS, times: Any = None) -> None:
-        """Lets requests fail whose `BUCKET/OBJECT` has a pattern: `times` of them, or all for None."""
+        """Makes requests fail whose `BUCKET/OBJECT` matches a pattern: `times` of them, or all for None."""
         with self._lock:
             self._rules.append(_Rule(status, pattern, operations, times))
 

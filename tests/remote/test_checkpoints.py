@@ -37,7 +37,7 @@ def test_remote_model_dir__is_locked_repaired_and_cleaned(store: Store, digits_d
     assert 'in use by process 7 on far, since noon.' in refused.stderr
     assert [name for name in store.objects('run/') if not name.endswith('/')] == ['run/trainer.json']
 
-    # A claim that is not renewed expires.
+    # A claim expires unless it is renewed.
     store.put('run/trainer.json', json.dumps({**claim, 'renewed': time.time() - STALE_AFTER - 1}).encode())
     first = store.python(*program, '--train_steps=3')
     assert first.returncode == 0, first.stderr

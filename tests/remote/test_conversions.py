@@ -10,8 +10,8 @@ from tests.tools.datasets.imagenet import archives as imagenet_archives
 from tests.tools.datasets.imagenet.archives import convert, files_of
 
 
-# One store: the conversion lists, reads, writes and renames by functions that `test_data_sets.py` and `test_runs.py`
-# try in both stores.
+# One store: `test_data_sets.py` and `test_runs.py` try the functions by which the conversion lists, reads, writes and
+# renames in both.
 @pytest.mark.nightly
 def test_remote_folders__are_converted_to_remote_record_files(gs: Store, tmp_path: pathlib.Path) -> None:
     store = gs

@@ -1,4 +1,4 @@
-"""Tests of the words about a run's batch normalization, and of the documented decay."""
+"""Tests of the description of a run's batch normalization, and of the documented decay."""
 
 from typing import Any
 
@@ -36,7 +36,7 @@ def test_description__names_the_images_behind_the_moments(values: Any, words: st
 
 def test_decay_for__is_0_9997_to_the_power_of_the_cores() -> None:
     assert decay_for(1) == 0.9997 and decay_for(2) == pytest.approx(0.99940009, abs=1e-12)
-    # The documented default, of 8 cores.
+    # The documented default is for 8 cores.
     assert round(decay_for(8), 4) == Config().batch_norm_decay
 
 
@@ -44,7 +44,7 @@ def test_decay_for__is_0_9997_to_the_power_of_the_cores() -> None:
     ('values', 'is_other'),
     [
         ({}, False),
-        # 0.9997 ** 8 is 0.9976025, whose distance from 1 differs by 1.98 % and by 2.4 %.
+        # 0.9997 ** 8 is 0.9976025. The distances of these decays from 1 differ from its own by 1.98 % and by 2.4 %.
         ({'batch_norm_decay': 0.99765}, False),
         ({'batch_norm_decay': 0.99766}, True),
         ({'batch_norm_decay': 0.997555}, False),

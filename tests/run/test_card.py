@@ -1,4 +1,4 @@
-"""Tests of the card of an export, as a whole; `tests/cycles/test_export.py` has that of a run."""
+"""Tests of the whole card of an export; `tests/cycles/test_export.py` tests the card of a run's export."""
 
 from typing import Any, Dict
 
@@ -87,7 +87,7 @@ def test_card__says_what_the_export_is_of() -> None:
         ({'own': ORIGIN._replace(images=0)}, '- checkpoint: this step has no evaluation\n'),
         ({'config': Config(use_data='fake')}, '- made-up images\n'),
         ({'learned': TrainedData(None)}, '- 6,000 training images, without a description\n'),
-        # Without names, class 0 is the background; with names, if it is called so.
+        # Class 0 is the background if it has no name, or this name.
         ({'learned': TrainedData(None)}, '4 classes, of which 0 is the background\n'),
         ({'learned': TrainedData(None, imported_names=('cat', 'dog'))}, '4 classes\n'),
     ],

@@ -41,7 +41,7 @@ def test_read_evaluations__skips_damaged_lines(tmp_path: Any, caplog: Any) -> No
     assert read_evaluations(str(tmp_path)) == [EVALUATION, EVALUATION, EVALUATION._replace(step=9)]
 
 
-# Another value of each setting that changes the result of an evaluation, and of some that do not.
+# Another value for each setting that changes the result of an evaluation, and for some that do not.
 DECIDING: Dict[str, Any] = {
     **{'use_data': 'fake', 'data_dir': 'd', 'data_format': 'tar', 'num_classes': 9, 'num_eval_images': 9},
     **{'eval_total_size': 9, 'max_bad_records': 9, 'preprocessing': 'vgg', 'height': 200, 'width': 200},
@@ -67,7 +67,7 @@ def test_changed_since_training__compares_data_by_content_before_paths(digits_di
     trained = Config(auxiliary_head=False, model_dir=str(tmp_path), data_dir=digits_dir, **sizes)
     (tmp_path / 'config.json').write_text(trained.to_json())
     save_step(str(tmp_path), 7)
-    # The starts below are of step 0.
+    # The starts below are at step 0.
     (tmp_path / 'checkpoint').unlink()
 
     def changed(config: Config, **changes: Any) -> Any:
@@ -78,14 +78,14 @@ def test_changed_since_training__compares_data_by_content_before_paths(digits_di
     # Without a record of the content.
     assert changed(trained, data_dir=f'{digits_dir}/') == ()
     assert changed(trained, data_dir=copy) == (f'data_dir: {digits_dir} -> {copy}',)
-    # Of a run that only trained, the fingerprint is known.
+    # The fingerprint is known even for a run that only trained.
     for mode, names in (('train', ['eval_files']), ('train_and_eval', [])):
         (tmp_path / 'starts.jsonl').write_text('')
         write_start(dataclasses.replace(trained, mode=mode), description_of(trained))
         assert changed(trained, data_dir=copy, mode='eval') == ()
         files = {'data_dir': copy, 'eval_files': f'{copy}/validation-*'}
         assert [each.split(':')[0] for each in changed(trained, **files)] == names
-        # Of files of other numbers, the fingerprint is unknown.
+        # If the number of images differs, the fingerprint is unknown.
         other = changed(trained, **files, num_eval_images=300)
         assert ('data_dir' in [each.split(':')[0] for each in other]) == (mode == 'train')
     other = changed(trained, data_dir=copy, eval_files=f'{copy}/validation-00000*')
@@ -98,7 +98,7 @@ def test_changed_since_training__compares_data_by_content_before_paths(digits_di
     assert changed(trained, data_dir=copy, eval_files=f'{copy}/validation-*') == ()
 
 
-# Another value of each setting that changes the input of the network, and of those that distort training images.
+# Another value for each setting that changes the network's input, and for those that distort training images.
 OF_INPUT = {'preprocessing': 'vgg', 'height': 80, 'width': 80, 'precision': 'bfloat16', 'transfer': 'uint8'}
 OF_TRAINING: Dict[str, Any] = {
     **{'fast_mode': False, 'use_fast_color_distort': False, 'random_flip': False, 'cb_distortion_range': 0.3},
@@ -112,7 +112,7 @@ def test_settings_that_change_evaluated_pixels__distinguish_evaluations_and_expo
         config = Config(**{'use_tpu': False, 'height': 75, 'width': 75, **changes})
         with tf.Graph().as_default() as graph:
             infeed = Infeed(config)
-            # The shape, which no setting changes, has most of the operations.
+            # A given shape, which no setting changes, saves most of the operations.
             infeed.for_evaluation(infeed.preprocessing.resize_encoded(tf.constant(b''), tf.constant([90, 100, 3])))
         return graph.as_graph_def().SerializeToString(deterministic=True)
 
@@ -138,7 +138,7 @@ def test_read_unchanged__has_the_last_evaluation_of_each_step_in_order(tmp_path:
 
 def test_most_accurate__considers_comparable_evaluations_of_earlier_commands(tmp_path: Any) -> None:
     last = EVALUATION._replace(step=7, top_1=0.25)
-    # Evaluations of an earlier run in the folder, at the same and at later steps, are none of this one.
+    # Evaluations of an earlier run in the folder, at the same and at later steps, do not count for this one.
     for step, top_1, images in ((1, 1.0, 8), (9, 1.0, 8), (1, 0.5, 8), (2, 0.75, 8), (3, 0.75, 8), (4, 1.0, 5)):
         append_evaluation(str(tmp_path), last._replace(step=step, top_1=top_1, images=images))
     append_evaluation(str(tmp_path), last)
@@ -176,7 +176,7 @@ def test_differences_of_kind__are_those_of_weights_images_and_data_alone() -> No
         "changed: none -> ('z',)",
     ]
     changed = [name for name in EVALUATION._fields if getattr(EVALUATION, name) != getattr(same, name)]
-    # The same scores are expected of the same weights alone, of the same images.
+    # Of these fields, only the digest of the weights belongs to the identity: equal identities must have equal scores.
     assert [n for n in changed if EVALUATION._replace(**{n: getattr(same, n)}).identity != EVALUATION.identity] == [
         'digest'
     ]

@@ -17,7 +17,7 @@ from tests.support.checkpoints import save_step
 @pytest.mark.parametrize(
     ('values', 'limits', 'steps'),
     [
-        # A CPU evaluates until the images end; of several machines, each as long as the one with the most images.
+        # A CPU evaluates until the images end; several machines all take as long as the one with the most images.
         ({}, [], None),
         ({'worker_hosts': 'a:1,b:1', 'task_index': 0}, [5], None),
         ({'worker_hosts': 'a:1,b:1,c:1,d:1', 'task_index': 1}, [5], None),

@@ -67,7 +67,7 @@ def test_guard__explains_a_failure_and_gives_back_what_it_holds(
     claim = pathlib.Path(str(config.model_dir), CLAIM_FILE)
     with pytest.raises(CommandError, match=message), guard_of(config):
         assert claim.exists()
-        # As a kill during a write leaves it.
+        # A kill during a write leaves such a file.
         claim.with_name('config.json.unfinished').write_text('{')
         raise error
     assert len(released) == 1 and not claim.exists()

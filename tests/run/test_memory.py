@@ -44,7 +44,7 @@ def size(tensor: Any) -> int:
 def test_sizes_for__are_made_once_for_a_network(tiny: None) -> None:
     sizes = sizes_for(SMALL)
     assert sizes_for(dataclasses.replace(SMALL, model_dir='another', seed=SMALL.seed or 1)) is sizes
-    # With the dropout of the configuration.
+    # The sizes include the dropout of the configuration.
     size = SMALL.height, SMALL.width
     assert sizes_of(NETWORKS['inception_v3'], *size, SMALL.num_classes, network_options(SMALL)) == sizes
     assert sizes_for(dataclasses.replace(SMALL, num_classes=12)).parameters > sizes.parameters
@@ -58,7 +58,7 @@ def test_training_memory__agrees_with_the_graph(monkeypatch: Any) -> None:
     inception_model_fn(images, labels, tf.estimator.ModeKeys.TRAIN, {'config': config})
     trainable = sum(map(size, tf.trainable_variables()))
     step = 8
-    # Every variable, those of optimizer and averages twice, and the gradients of the weight decay; 2.15 takes more.
+    # All variables, twice for optimizer and averages, and the gradients of the weight decay; 2.15 takes more.
     need = training_memory(config).variables
     further = 0 if IS_REFERENCE else 4
     assert need == sum(map(size, tf.global_variables())) - step + (3 + 1 + further) * trainable
@@ -66,18 +66,18 @@ def test_training_memory__agrees_with_the_graph(monkeypatch: Any) -> None:
     core = core_memory(config, 2, is_training=True)
     assert sum(core[:4]) == sum(map(size, tf.global_variables()))
     assert core[:3] == (trainable, 2 * trainable, trainable) and core.parameter_count == trainable / 4
-    # Evaluation keeps the variables in memory, but for a TPU, whose emulation builds each graph again.
+    # Evaluation keeps the variables in memory, except on a TPU: the emulation builds each graph anew.
     alone, beside, emulated = (
         evaluation_memory(dataclasses.replace(config, mode=mode, use_tpu=use_tpu)).variables
         for mode, use_tpu in (('eval', False), ('train_and_eval', False), ('train_and_eval', True))
     )
     assert beside - alone == sum(map(size, tf.global_variables())) - step
     assert emulated == alone
-    # The root mean square of the gradients, then their momentum.
+    # Other optimizers lack the root mean square of the gradients, then also their momentum.
     for optimizer, fewer in (('momentum', 1), ('sgd', 2)):
         other = training_memory(dataclasses.replace(config, optimizer=optimizer)).variables
         assert need - other == 2 * fewer * trainable
-    # Tensors of the forward pass that the backward pass reads.
+    # The tensors of the forward pass that the backward pass reads.
     read = {
         tensor
         for operation in tf.get_default_graph().get_operations()
@@ -87,7 +87,7 @@ def test_training_memory__agrees_with_the_graph(monkeypatch: Any) -> None:
     }
     kept = sum(size(tensor) for tensor in read) / 2
     without_images = training_memory(config).per_image - 4 * (33 * 33 * 3 * 4) - 2 * config.num_classes * 4
-    # The gradients of activations come to the activations.
+    # Gradients of activations are added to the activations.
     assert 0.8 < without_images / kept / 1.15 < 1.2
 
 
@@ -95,7 +95,7 @@ def test_training_memory__counts_the_images_that_are_tried_together() -> None:
     config = dataclasses.replace(SMALL, seed=1, train_batch_size=32, model_dir='run')
     alone = training_memory(config)
     tried = training_memory(dataclasses.replace(config, max_bad_records=2))
-    # 16 lanes of 2 records a step: runs of 8 records are those of 4 steps, of all lanes.
+    # 16 lanes supply 2 records each per step; 8 records tried together are those of 4 steps, in every lane.
     assert tried.variables - alone.variables == 3 * (16 * 4 * 2) * (75 * 75 * 3 * 4)
     assert tried.per_image == alone.per_image
     # The two hosts of an emulated TPU, of 8 lanes each, are on this machine.
@@ -108,7 +108,7 @@ def test_memory__counts_variables_for_each_replica_and_emulated_core() -> None:
     replicas = [dataclasses.replace(SMALL, num_gpus=number) for number in (1, 4)]
     cores = dataclasses.replace(SMALL, use_tpu=True, tpu='emulated:4', num_shards=4)
     (one, four), emulated = map(training_memory, replicas), training_memory(cores)
-    # The first replica alone has averages, which count twice in training.
+    # Only the first replica has averages, which count twice in training.
     averages = 4 * sizes_for(SMALL).parameters
     assert four.variables - 4 * one.variables + 3 * 2 * averages == 3 * _FURTHER_REPLICA
     further = _FURTHER_CORE - _FURTHER_REPLICA
@@ -224,13 +224,13 @@ def test_core_memory__stores_what_is_normalized_pooled_or_of_a_reversible_stage(
     monkeypatch.setitem(NETWORKS, 'inception_v3', NETWORKS['inception_v3']._replace(build=network))
     config = dataclasses.replace(SMALL, height=75, width=75, num_classes=77, precision='bfloat16')
     image = 75 * 75 * 3
-    # The convolutions, the input of max pooling, which reads windows of it, and its output.
+    # The outputs of the convolutions, and the input and the output of max pooling.
     kept = 2 * 38 * 38 * 16 + 18 * 18 * 16 + 18 * 18 * 24
     assert core_memory(config, 4, is_training=True).unpadded == 4 * 2 * (image + kept)
     assert core_memory(config, 4, is_training=False).unpadded == 4 * 2 * (image + 2 * 38 * 38 * 16)
     uint8 = dataclasses.replace(config, transfer='uint8')
     assert core_memory(uint8, 4, is_training=True).unpadded == 4 * (image + 2 * kept)
-    # Rebuilt units add the moments of their normalizations alone.
+    # Rebuilt units add only the moments of their normalizations.
     monkeypatch.undo()
     for is_rebuilt in (True, False):
         activations = []
@@ -289,7 +289,7 @@ def test_training_memory__agrees_with_the_peak_of_a_run(tmp_path: pathlib.Path) 
 @pytest.mark.parametrize(
     ('changes', 'reference', 'training', 'evaluation'),
     [
-        # Estimates that docs/known-behaviour.md compares with peaks: of one replica, of three, of two emulated cores.
+        # Estimates that docs/known-behaviour.md compares with peaks: for one replica, three, and two emulated cores.
         ({}, (44166528, 1576376), (66232432, 1576376), (27651820, 368560)),
         (
             {'depth_multiplier': 0.01, 'num_gpus': 3},
@@ -334,7 +334,7 @@ def test_check_fits__names_the_copies_and_the_most_of_several_machines() -> None
         check_fits(emulated, 10**8)
     end = 'Each of the 4 cores has a copy of them: decrease --tpu=emulated:4, or use a smaller network.'
     assert str(one.value).endswith(f'; 95.4 MiB are available on this machine. {end}')
-    # Three machines of two replicas: a multiple of six, a third of which fits on each.
+    # Three machines of two replicas: the batch is a multiple of six, and a third of it fits on each.
     hosts = {'worker_hosts': 'a:1,b:1,c:1', 'task_index': 0, 'num_gpus': 2, 'train_batch_size': 6000}
     together = dataclasses.replace(SMALL, mode='train', eval_batch_size=6, **hosts)
     memory = training_memory(together)
@@ -360,7 +360,7 @@ KIB = 1024
 
 
 def group(own: str, path: str, limit: str, used: str, stat: str = '') -> Dict[str, str]:
-    """The files of a control group, whose path begins with /memory in version 1, and of the process's own group."""
+    """The files of a control group, at a path that begins with /memory in version 1, and of the process's own group."""
     names = ('memory.limit_in_bytes', 'memory.usage_in_bytes') if 'memory' in own else ('memory.max', 'memory.current')
     contents = {**dict(zip(names, (limit, used))), 'memory.stat': stat}
     return {'proc/self/cgroup': own, **{f'sys/fs/cgroup{path}/{name}': text for name, text in contents.items()}}
@@ -379,7 +379,7 @@ def group(own: str, path: str, limit: str, used: str, stat: str = '') -> Dict[st
         # Cached files do not count as used.
         (group('0::/\n', '', '5000', '4500', 'anon 500\ninactive_file 1700\n'), 2200),
         (group('0::/\n', '', 'max', '1000'), 6500 * KIB),
-        # Version 1, whose other controllers have other folders.
+        # Version 1: other controllers have other folders.
         (
             group(
                 *('5:cpu,cpuacct:/x\n4:memory:/job\n', '/memory/job', '7000', '2000'),
@@ -388,7 +388,7 @@ def group(own: str, path: str, limit: str, used: str, stat: str = '') -> Dict[st
             5030,
         ),
         (group('4:memory:/\n', '/memory', '9223372036854771712', '2000'), 6500 * KIB),
-        # From an EiB on, a limit means none.
+        # A limit of an EiB or more means no limit.
         (group('4:memory:/\n', '/memory', str(1 << 60), str((1 << 60) - 2000)), 6500 * KIB),
         (group('4:memory:/\n', '/memory', str((1 << 60) - 1), str((1 << 60) - 2001)), 2000),
     ],
@@ -399,7 +399,7 @@ def test_available_memory__is_the_least_of_machine_and_cgroups(
     for name, text in {'proc/meminfo': MEMORY, **files}.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
-    # Swap can be used within a limit of memory, too.
+    # A limit of memory does not limit the use of swap.
     swap = 0 if expected >= 6000 * KIB else 500 * KIB
     assert available_memory(tmp_path) == expected + swap
 

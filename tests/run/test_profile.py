@@ -33,12 +33,12 @@ EVENTS = [
     event('IteratorGetNext:IteratorGetNext', 10, 14),
     event('Iterator::Root', 5, 14, 'tf_data_iterator_get_next/5'),
     event('InceptionV3/Conv2D:Conv2D', 14, 25),
-    # The reader of records, in the iterator that hands them on, in the thread that waits for them.
+    # The reader of records, within the iterator that passes them on, in the thread that waits for them.
     event(f'{PIPELINE}::Shuffle::ParallelInterleave[3]', 0, 9, READING),
     event(READER, 2, 4, READING),
     event('preprocessing/DecodeJpeg:DecodeJpeg', 4, 7, WORKER),
     event('preprocessing/cond/then/Resize:ResizeBilinear', 7, 8, WORKER),
-    # It has no time of its own, because it contains the two above, the first of which begins with it.
+    # The first of the two events above begins with this one, which contains both, and has no time of its own.
     event('ReadFile:ReadFile', 4, 8, WORKER),
     event('ReadFile:ReadFile', 8, 9.5, WORKER),
     event('input/InfeedQueue/enqueue:InfeedEnqueueTuple', 8, 8.5, 'tf_Compute/6'),
@@ -71,15 +71,15 @@ def test_phase__of_an_operation_on_groups_is_that_of_its_kind(name: str, phase: 
 
 
 def test_profile__has_the_times_computed_by_hand(profiled: Profile, tmp_path: pathlib.Path) -> None:
-    # Busy from 1 to 6 and from 14 to 20; the batch is waited for from 6 to 14, before that at the same time.
-    # The enqueue is no work of the device.
+    # The device is busy from 1 to 6 and from 14 to 20. It waits for the batch from 6 to 14; before that, the wait
+    # overlaps with work. Enqueuing is not work of the device.
     assert (profiled.step_ms, profiled.device_ms, profiled.wait_ms, profiled.other_ms) == (10, 5.5, 4, 0.5)
     assert profiled.host_ms == {'storage': (2 + 1.5) / 2, 'preprocessing': (3 + 1) / 2, 'transfer': 0.25}
-    # 4 ms of threads per step of 4 images, less than the 6 ms of the process.
+    # The threads take 4 ms per step of 4 images, less than the 6 ms of the process.
     assert [host_cpu_ms_per_image(each) for each in (profiled, profiled._replace(cpu_ms=2))] == [1, 0.5]
     assert profiled.shares == {'storage': 1.75 / 4, 'preprocessing': 2 / 4, 'transfer': 0.25 / 4}
     assert profiled._replace(usual_ms=8).disturbance.endswith('10.0 ms, the steps before it 8.0 ms: +25%.')
-    # A thread of the host launches what a device of its own computes later.
+    # With a separate device, a thread of the host only launches work that the device computes later.
     events = [*EVENTS, event('kernel', 2, 4, 'stream', '/device:GPU:0')]
     found = profile.write(str(tmp_path), events, [0, 10, 20], ABOUT)
     assert (found.device_ms, found.wait_ms) == (1, 9 / 2)

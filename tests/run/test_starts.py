@@ -56,7 +56,7 @@ def test_record__adds_one_line_per_command_and_logs_a_changed_configuration(tmp_
     assert 'train_steps: 7 -> 9' in caplog.text
     # The second start has not led to the checkpoint that it resumed.
     assert starts_before(str(tmp_path / 'model.ckpt-3')) == [start]
-    # Until there is a checkpoint of its own.
+    # `config.json` keeps the first configuration until the second start saves a checkpoint.
     assert Config.from_json(path.read_text()) == config
     resumed.checkpoint_written()
     assert Config.from_json(path.read_text()) == changed
@@ -94,7 +94,7 @@ def test_changed_surroundings__are_those_of_the_last_start(tmp_path: Any) -> Non
     old = {'versions': {**now, 'tensorflow': '1', 'numpy': '2', 'python': '3'}}
     write(tmp_path, {**old, 'step': 0}, {'step': 5})
     assert changed_surroundings(config, checkpoint) is None
-    # An earlier version did not record the processor, nor all versions.
+    # An earlier version recorded neither the processor nor all versions.
     write(tmp_path, {'step': 5, 'versions': {**now, 'numpy': None}, 'host': {}}, {**old, 'step': 1234})
     assert changed_surroundings(config, checkpoint) is None
     write(tmp_path, {'step': 5}, {**old, 'step': 6, 'host': {'processor': 'old'}})
@@ -144,16 +144,16 @@ def test_starts_before__are_those_that_led_to_a_checkpoint(tmp_path: Any) -> Non
             append_line(str(tmp_path / 'starts.jsonl'), start._asdict())
         return [(each.data_set, each.weights) for each in starts_before(str(tmp_path / f'model.ckpt-{checkpoint}'))]
 
-    # Names of starts that resume a checkpoint are small letters. Nothing of b was saved, or a checkpoint was skipped.
+    # Starts that resume a checkpoint have names in lower case. Nothing of b was saved, or a checkpoint was skipped.
     assert led_to(200, (0, 'A', None), (100, 'b', None), (100, 'c', None)) == [('A', None), ('c', None)]
     assert led_to(300, (0, 'A', None), (200, 'b', None), (100, 'c', None)) == [('A', None), ('c', None)]
     assert led_to(100, (0, 'A', None), (100, 'b', None)) == [('A', None)]
-    # A new run in the same folder, and one that resumes the weights that it has begun from.
+    # A new run in the same folder, and a run that resumes before its first step, with the weights from which it began.
     assert led_to(200, (0, 'A', origin), (100, 'b', None), (0, 'C', None)) == [('C', None)]
     assert led_to(200, (0, 'A', origin), (0, 'B', None)) == [('B', None)]
     resumed = [(0, 'A', origin), (0, 'b', None), (0, 'c', None), (150, 'd', None)]
     assert led_to(200, *resumed) == [('c', origin), ('d', None)]
     assert led_to(0, *resumed) == [('A', origin)]
-    # Of two new runs, the second begins from other weights.
+    # Two new runs, of which the second begins from other weights.
     other = {'path': '/v', 'digest': 'e'}
     assert led_to(200, (0, 'A', origin), (0, 'B', other), (0, 'c', None)) == [('c', other)]

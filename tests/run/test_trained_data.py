@@ -1,4 +1,4 @@
-"""Tests of the differences between data sets of two starts; `tests/cycles/test_other_data.py` has those of runs."""
+"""Tests of differences between the data sets of two starts; `tests/cycles/test_other_data.py` has whole runs."""
 
 import dataclasses
 import json
@@ -43,10 +43,10 @@ def with_samples(**changed: List[Any]) -> Dict[str, List[Any]]:
     ('new', 'changes'),
     [
         (start(), ()),
-        # The documented values are those of fields that are not recorded.
+        # Fields that are not recorded have the documented values.
         (start(use_data='real', data_format='tfrecord'), ()),
         (start(use_data='fake', names=['x']), ('use_data: real -> fake',)),
-        # Another name alone is no other data set.
+        # Another name alone does not make another data set.
         (start(data_set='animals'), ()),
         (start(fingerprint=''), ()),
         (start(fingerprint=OTHER), (f'fingerprint: {"a" * 12} -> {"b" * 12}',)),
@@ -74,9 +74,9 @@ def with_samples(**changed: List[Any]) -> Dict[str, List[Any]]:
             start(samples=with_samples(train=[2, 'x' * 64, 'y' * 64]), data_format='tar', fingerprint=OTHER),
             (f'fingerprint: {"a" * 12} -> {"b" * 12}', f'train files: {"c" * 12} -> {"x" * 12}'),
         ),
-        # A part of the files is not all images.
+        # A part of the files does not have all images.
         (start(samples=with_samples(train=[3, 'x' * 64, 'y' * 64, 9])), ('train files: 2 -> 3',)),
-        # What was not recorded does not differ.
+        # Splits that were not recorded do not differ.
         (start(samples={'test': [9, 'x', 'y']}), ()),
     ],
 )
@@ -92,7 +92,7 @@ def test_changes__leave_out_what_a_start_did_not_record() -> None:
         'class 1: cat -> fox',
     )
     assert changes_of_start(start()._replace(description=None), start(['x'])) == ()
-    # Nor is the number of missing files, which follows from the names, a difference.
+    # The number of missing files is not a difference either: it follows from the names.
     one, other = (start(samples=with_samples(train=[*SAMPLES['train'], missing])) for missing in (0, 1))
     assert changes_of_start(one, other) == ()
 
@@ -188,7 +188,7 @@ def test_check_data_set__compares_training_by_images_and_evaluation_by_classes(t
         check_data_set(evaluation, start(['background', 'cat', 'fox']).info, checkpoint)
     check_data_set(dataclasses.replace(fake, allow_other_data_set=True), others, checkpoint)
     assert caplog.text.count('(--allow_other_data_set)') == 1 and 'use_data: real -> fake' in caplog.text
-    # The fingerprint is a record of the data set, and so are samples, and that there was none.
+    # Each of these records the data set: a fingerprint, samples, or the use of fake data.
     for known in (
         start(samples={}),
         start(fingerprint='', samples={'train': [1, 'x', 'y']}),

@@ -83,7 +83,6 @@ def of_two(
     for thread in threads:
         thread.join(60)
     assert not any(thread.is_alive() for thread in threads)
-    # The addresses are those of the test.
     return [found[number] for number in (0, 1)]
 
 
@@ -99,7 +98,7 @@ def test_joined__workers_share_steps_signals_and_values(small_config: Config, tm
         ]
         hook: Any = workers.session_hook()
         with tf.Graph().as_default(), tf.Session() as session:
-            # As a later worker initializes it, or restores it from an older checkpoint.
+            # A later worker may initialize it, or restore it from an older checkpoint.
             step = tf.train.create_global_step()
             tf.add_to_collection(tf.GraphKeys.SAVERS, tf.train.Saver())
             hook.begin()
@@ -119,7 +118,7 @@ def test_joined__workers_share_steps_signals_and_values(small_config: Config, tm
     first, second = found[1][2].partition(' is done; ')[::2]
     assert first.startswith('worker 1 (127.0.0.1:') and second.startswith('worker 0 (127.0.0.1:')
     assert found[1][2].endswith(') has the results')
-    # The file that both have looked for is gone.
+    # The file by which both have compared their folders is gone.
     assert not any('.workers-' in name for name in os.listdir(str(tmp_path)))
 
 

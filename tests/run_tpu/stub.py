@@ -1,10 +1,10 @@
 """A stub of `gcloud`, `sleep` and `./run`, which keeps TPUs in files. The programs that `world.py` makes call `main`.
 
-It logs its call, and then does what the next entry of `script.json` for this kind of call says: set the TPU's state,
-save a checkpoint, print, wait until the test goes on, or fail. Without an entry, it does what the real command would
-do. A TPU VM is the folder `vm`: commands sent by SSH run there.
+It logs its call, and then follows the next entry of `script.json` for this kind of call: it sets the TPU's state, saves
+a checkpoint, prints, waits until the test continues, or fails. Without an entry, it acts like the real command. A TPU
+VM is the folder `vm`: commands sent by SSH run there.
 
-A test starts dozens of stubs. So they import no module that imports many others, such as json, contextlib and typing.
+A test starts dozens of stubs. Therefore they import no module with many imports, such as json, contextlib and typing.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def read(name: str) -> str:
 
 
 def write(name: str, text: str) -> None:
-    # Several run at a time.
+    # Several stubs run at a time.
     new = f'{name}.{os.getpid()}'
     with open(new, 'w') as file:
         file.write(text)
@@ -44,7 +44,7 @@ def write(name: str, text: str) -> None:
 
 
 def parse(text: str) -> Any:
-    """The value of JSON, which is a Python expression but for three names."""
+    """The value of JSON, which is a Python expression except for three names."""
     return eval(text, {'true': True, 'false': False, 'null': None})
 
 
@@ -81,7 +81,7 @@ def new_resource() -> Dict[str, str]:
 
 
 def lose_vm() -> None:
-    """Ends what runs on the TPU VM, whose disk is lost."""
+    """Ends the processes on the TPU VM, and removes its disk."""
     for run in os.listdir('vm/.run_tpu') if os.path.isdir('vm/.run_tpu') else []:
         for name in ('supervisor', 'program'):
             if os.path.exists(f'vm/.run_tpu/{run}/{name}'):
@@ -102,7 +102,7 @@ def update(place: str, fields: Dict[str, str]) -> None:
 
 
 def fill(kind: str) -> None:
-    """Does what the real command does."""
+    """Acts like the real command."""
     place = place_of(kind)
     if kind in ('create', 'queue_create'):
         lose_vm()
@@ -113,7 +113,7 @@ def fill(kind: str) -> None:
     elif kind.endswith(('delete', 'describe')) and not os.path.exists(place):
         sys.exit(f"ERROR: (gcloud) NOT_FOUND: Resource '{PATHS[place]}' was not found")
     elif kind.endswith('list'):
-        # There are others in the zone.
+        # The zone has other TPUs, too.
         print(f'{PATHS[place]}-2', f'{PATHS[place][:-4]}another-node', 'another-node', sep='\n')
         if os.path.exists(place):
             print(PATHS[place])
@@ -132,7 +132,7 @@ def fill(kind: str) -> None:
 
 
 def copy(here: str, kind: str) -> None:
-    """Copies files as `gcloud storage rsync` to a machine, or `scp` to the TPU VM, does."""
+    """Copies files like `gcloud storage rsync` to a machine, or like `scp` to the TPU VM."""
     import shutil
 
     if kind == 'scp':

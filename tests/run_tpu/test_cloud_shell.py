@@ -47,7 +47,7 @@ def test_create__hands_over_to_a_machine_in_the_same_network(either: World) -> N
     assert upload[:4] == ['gcloud', 'storage', 'rsync', '--recursive']
     assert upload[5:] == ['.', 'gs://bucket/inception_v3/program']
     assert create[:9] == ['gcloud', 'compute', 'instances', 'create', *NODE, '--network=net', MARK]
-    # It may use every API, and creates the node. Debian has the `apt-get` and Python of the startup script.
+    # The machine may use every API, to create the node. Debian has the `apt-get` and Python of the startup script.
     size = {'vm': 'e2-standard-4', 'node': 'n1-standard-8'}[either.architecture]
     machine = [f'--machine-type={size}', '--boot-disk-size=50GB', '--scopes=cloud-platform']
     assert create[9:-1] == [*machine, '--image-family=debian-12', '--image-project=debian-cloud']
@@ -119,7 +119,7 @@ def test_machine__deletes_only_its_own_vm_after_its_crash(world: World, tmp_path
 @program
 def test_machine__shuts_down_without_permission_to_delete_itself(world: World, tmp_path: pathlib.Path) -> None:
     startup = handed_over(world)
-    # It has no access to the bucket either.
+    # The machine has no access to the bucket either.
     world.script(rsync=[{'code': 1}], storage=[{'code': 1}], instance_delete=[{'code': 1}])
     boot(world, startup, tmp_path)
     assert world.log()[-2:] == [

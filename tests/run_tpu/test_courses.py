@@ -1,4 +1,4 @@
-"""Courses of `run_tpu.sh` from start to end: what it does after failures, losses and denials, and what it leaves.
+"""Courses of `run_tpu.sh` from start to end: its actions after failures, losses and denials, and the TPUs it leaves.
 
 A course is the commands that the script runs, in order, a word for each:
 
@@ -10,13 +10,13 @@ A course is the commands that the script runs, in order, a word for each:
     pause        waits before the next attempt
     delete       deletes the TPU
 
-`queue_create` and `queue_delete` are those of a queued resource, which makes a TPU VM. A course leaves out questions
-about the TPU (describe, list) and connections to it (scp, ssh). Without a failure it is
+`queue_create` and `queue_delete` concern a queued resource, which makes a TPU VM. A course leaves out queries about the
+TPU (describe, list) and connections to it (scp, ssh). Without a failure it is
 
     ls preflight create train delete
 
 Stubs take the place of these commands. A test gives answers for their next calls: with `{'train': [fails(), USUAL]}`,
-the program fails at its first start, and does at its second, as at all later ones, what it usually does.
+the program fails at its first start, and runs as usual at all later ones.
 """
 
 import pathlib
@@ -29,12 +29,12 @@ from tests.run_tpu.world import ROOT, World
 
 program = pytest.mark.program
 
-# An answer of a stub, as its fields in `stub.py`: exit code, messages, and what becomes of the TPU.
+# An answer of a stub, by the names of its fields in `stub.py`: exit code, messages, and the TPU's next state.
 Answer = Dict[str, Any]
 
 
 class Course(NamedTuple):
-    """A call of the script: what it meets, and what it does.
+    """A call of the script: the answers that it gets, and its actions.
 
     Attributes:
       given: the answers of each kind of command to its next calls.
@@ -42,7 +42,7 @@ class Course(NamedTuple):
       code: the exit code of the script.
       says: parts of its messages.
       left: the state of the TPU in the end; None if there is none.
-      fast: whether the default tier follows it, too: one of each kind that takes less than a second.
+      fast: whether the default tier has it, too: one course of each kind that takes less than a second.
     """
 
     given: Dict[str, List[Answer]]
@@ -54,7 +54,7 @@ class Course(NamedTuple):
 
 
 def follow(world: World, course: Course, arguments: str = '--create', **environment: Any) -> None:
-    """Calls the script with these arguments and variables, and compares what happens with the course."""
+    """Calls the script with these arguments and variables, and compares its actions with the course."""
     kinds = {'train': 'main', 'ls': 'storage'}
     world.script(**{kinds.get(kind, kind): answers for kind, answers in course.given.items()})
     done = world.call(*arguments.split(), **environment)
@@ -111,8 +111,8 @@ FOREIGN = {
 SOME_FOREIGN = [FOREIGN[name] for name in ('python', 'proxy', 'other TPU', 'no access')]
 # A list without the TPU, although it exists.
 LIST_WITHOUT_IT: Answer = {'prints': 'another-node', 'node': {}}
-# Lists that do not prove that the TPU is gone: no list, one with the TPU, and those that say that they may
-# lack something.
+# Lists that do not prove that the TPU is gone: no list, one with the TPU, and lists with a warning that they may
+# be incomplete.
 NO_PROOFS: List[Answer] = [
     fails('ERROR: 503'),
     {'prints': PATH},
@@ -131,7 +131,7 @@ NO_PROOFS: List[Answer] = [
     ),
 ]
 
-# The description of a TPU names the start that made it. It is empty if gcloud does not say it, or a user removed it.
+# The description of a TPU names the start that made it. It is empty if gcloud does not print it, or a user removed it.
 ANOTHER = 'run_tpu.sh-another-1'
 NAMELESS: Answer = {'prints': 'READY\tv2-8\ttpu-vm-tf-2.15.1-se\t'}
 OF_ANOTHER_START = {'state': 'READY', 'acceleratorType': 'v2-8', 'description': ''}
@@ -141,7 +141,7 @@ KEPT = ('COULD NOT BE DELETED', 'COSTS MONEY')
 EDITED = ('the description is', 'COSTS MONEY', DELETE)
 UNFOUND = ('was created, but cannot be used', 'its creation succeeded', 'IT MAY STILL APPEAR')
 
-# A TPU that a failed creation left: whose it is, the fields that say so, and what becomes of it.
+# A TPU that a failed creation left: its owner, the fields that show this, and whether it is deleted.
 LEFT_BEHIND: List[Tuple[str, Dict[str, str], str]] = [
     ('the own TPU', {}, 'deleted'),
     ('the TPU of another start', {'description': ANOTHER}, 'kept'),
@@ -173,7 +173,7 @@ ENDS = {
         says=(*KEPT, 'done: gs'),
         left='READY',
     ),
-    # Two proofs in a row would do.
+    # Two proofs in a row would be enough.
     **{
         f'no list of these kinds says that the TPU is gone: {kinds}': Course(
             {
@@ -266,7 +266,7 @@ ENDS = {
         says=EDITED,
         left='READY',
     ),
-    # Google Cloud does not find at once what it has made.
+    # Google Cloud may not find a new TPU at once.
     'the run waits until its new TPU is found': Course(
         {'describe': [ABSENT, NOT_FOUND, NOT_FOUND], 'list': [ABSENT, LIST_WITHOUT_IT, LIST_WITHOUT_IT]},
         'ls preflight create pause pause train delete',
@@ -281,7 +281,7 @@ ENDS = {
         code=2,
         says=UNFOUND,
     ),
-    # A failed creation that left a TPU: its description says whose it is, whether or not there was an answer before.
+    # A failed creation that left a TPU: its description names the owner, whether or not there was an answer before.
     **{
         f'after a creation that fails with {says or "no message"}, {whose} is {end}': Course(
             {'describe': [before], 'create': [fails(says, node={'state': 'READY', **fields})]},
@@ -386,7 +386,7 @@ CONNECTIONS = {
         {'scp': SOME_FOREIGN, 'start': SOME_FOREIGN, 'describe': [ABSENT, READY, *SOME_FOREIGN * 2]},
         'ls preflight create' + ' pause' * 8 + ' train delete',
     ),
-    # The exit code 134 looks like 1 if the connection breaks before its last digits.
+    # The exit code 134 looks like 1 if the connection breaks after its first digit.
     'an exit code that is cut off is read again': Course(
         {'train': [fails(code=134)], 'log': [{'cut': -len('34.\n')}]},
         'ls preflight create train pause checkpoint pause train delete',
@@ -481,7 +481,7 @@ def test_broken_connections__lose_no_run(world: World, course: Course) -> None:
 
 @program
 def test_connection_that_breaks_in_a_start__does_not_start_twice(world: World) -> None:
-    # It breaks after the program was started, and gcloud, then the script, repeat the command.
+    # The connection breaks after the program was started; gcloud, then the script, repeat the command.
     follow(world, Course({'start': [{'cut': 0}, {'cut': 0, 'again': True}]}, None))
     # The program may begin before the pause or after it.
     assert sorted(world.course.split()) == sorted(['ls', 'preflight', 'create', 'train', 'pause', 'delete'])

@@ -1,4 +1,4 @@
-"""Functions of `run_tpu.sh` alone: each test takes the parts of the script into a shell, which costs a few ms."""
+"""Single functions of `run_tpu.sh`: each test loads the parts of the script into a shell, which takes a few ms."""
 
 import os
 import pathlib
@@ -32,7 +32,7 @@ class Shell:
         self.folder = folder
 
     def start(self, text: str) -> 'subprocess.Popen[str]':
-        """Starts a shell with the functions, which then does what a text says."""
+        """Starts a shell with the functions, which then runs a text."""
         parts = ''.join(f'. {ROOT}/run_tpu/{part}.sh\n' for part in PARTS)
         return subprocess.Popen(
             ['/bin/sh', '-euc', f'{parts}{BEGIN}{text}'],
@@ -44,7 +44,7 @@ class Shell:
         )
 
     def run(self, text: str, code: int = 0) -> str:
-        """Returns what the shell prints, its messages included; it must end with an exit code."""
+        """Returns the output of the shell, including its messages; checks its exit code."""
         process = self.start(text)
         out, err = process.communicate(timeout=LIMIT)
         assert process.returncode == code, err
@@ -134,7 +134,7 @@ def test_commands__name_their_kind_of_resource(shell: Shell) -> None:
     at = 'node --project=project --zone=us-central1-b'
     for kind, words in (('vm', 'tpus tpu-vm'), ('node', 'tpus'), ('machine', 'instances')):
         assert shell.run(f'erase show {kind}') == f'gcloud compute {words} delete {at} --quiet\n'
-    # With its TPU VM.
+    # A queued resource is deleted with its TPU VM.
     assert shell.run('erase show queue') == f'gcloud compute tpus queued-resources delete {at} --force --quiet\n'
     zones = {'vm': '--zone', 'machine': '--zones'}
     for kind, zone in zones.items():
@@ -226,7 +226,7 @@ ask_for() {{
         ('CREATING', '20', 20, 'no'),
         ('CREATING ' * 30 + 'READY', '', 31, 'yes'),
         ('CREATING PREEMPTED READY', '', 2, 'no'),
-        # Google Cloud may take a while to find what it has just made.
+        # Google Cloud may take a while to find a new TPU.
         ('NOT_FOUND ' * 9 + 'READY', '', 10, 'yes'),
         ('NOT_FOUND', '', 10, 'no'),
         # Errors are counted from the last answer.
@@ -288,7 +288,7 @@ train_until_done
         ('PREEMPTED', 'stockout stockout', 0, 'delete create delete create delete create'),
         ('PREEMPTED', 'stockout stockout stockout', 1, 'delete create delete create delete create'),
         ('PREEMPTED', 'PERMISSION_DENIED', 2, 'delete create'),
-        # It was lost, whatever the next answers say.
+        # The TPU is lost, whatever the next answers say.
         ('PREEMPTED UNKNOWN', 'stockout', 0, 'delete create delete create'),
     ],
 )
@@ -394,7 +394,7 @@ def test_signals__have_exit_codes_and_cannot_stop_the_script(shell: Shell) -> No
 
 
 def test_program_that_ignores_sigterm__is_killed_at_the_time_limit(shell: Shell) -> None:
-    # As that of a TPU node: it leads a session, and a process of its own must not outlive it.
+    # Like the program of a TPU node, it leads a session, and its child process must not outlive it.
     text = """
 set +e
 TIMEOUT_SECONDS=1
@@ -459,7 +459,7 @@ def test_folders__each_bucket_is_listed_and_an_empty_export_is_none(world: World
     assert lists == ['gcloud storage ls gs://data', 'gcloud storage ls gs://bucket']
     folders = '--data_dir=gs://data/records --model_dir=gs://bucket/inception_v3'
     assert done.stdout.count(folders) == 2 and '--export_dir' not in done.stdout
-    # With two slashes, the list of checkpoints would not be found.
+    # If two slashes stayed, the list of checkpoints would not be found.
     done = world.call('--create', '--dry_run', MODEL_DIR='gs://bucket/run//')
     assert done.stdout.count('--model_dir=gs://bucket/run\n') + done.stdout.count('--model_dir=gs://bucket/run ') == 2
 

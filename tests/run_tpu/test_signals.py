@@ -180,7 +180,7 @@ def test_running_program__is_neither_ended_nor_restarted(world: World) -> None:
 
 
 def test_program_of_this_start_that_still_runs__is_followed(world: World) -> None:
-    # Google Cloud stops the TPU VM, it seems; then it is there, with its program.
+    # Google Cloud seems to stop the TPU VM, but then finds it, with its program.
     main = {'prints': 'step 1', **WAITS, 'says': 'step 2\n'}
     world.script(main=[main], log=[{}, BROKEN], describe=[{}, {}, {'prints': 'STOPPED'}])
     script = start(world, TIMEOUT_SECONDS='8')

@@ -1,4 +1,4 @@
-"""Tests of how `run_tpu.sh` takes the program to a TPU VM, follows it there and stops it."""
+"""Tests of the program of `run_tpu.sh` on a TPU VM: copying it there, following and stopping it."""
 
 import json
 import os
@@ -26,7 +26,7 @@ def test_program__is_copied_started_and_followed(world: World) -> None:
     world.script(main=[{'prints': 'one\n\ntwo', 'says': 'the end, without a newline'}])
     done = world.call('--create', flag)
     assert done.returncode == 0, done.stderr
-    # Quotes and spaces arrive.
+    # Quotes and spaces in flags arrive unchanged.
     bucket, preflight = world.checks
     assert world.log() == [bucket, [*preflight, flag], world.create, [*world.train, flag], world.delete]
     assert done.stdout == 'one\n\ntwo\nthe end, without a newline\n'
@@ -121,7 +121,7 @@ def test_restarted_vm__starts_the_program_again(world: World) -> None:
     assert world.course == 'ls preflight create train checkpoint pause train delete'
     assert ['gcloud', 'storage', 'cat', 'gs://bucket/inception_v3/checkpoint'] in world.log()
     assert 'the program is gone' in world.errors()
-    # Its disk is kept.
+    # The disk of the TPU VM is kept, so the program is copied once.
     assert len([call for call in world.log(every=True) if 'scp' in call]) == 1
 
 
@@ -157,7 +157,7 @@ def test_same_program_of_another_start__is_followed(world: World, interrupted: b
         world.go_on()
         return
     world.go_on()
-    # Its exit code and its log arrive; then the program is restarted.
+    # The second start gets the exit code and the log; then it restarts the program.
     assert second.wait(timeout=LIMIT) == 0
     assert text_of(str(world.folder / 'stdout')).startswith('step 1\n')
     assert [call for call in world.log() if call == world.train] == [world.train, world.train]
@@ -181,7 +181,7 @@ def test_interrupted_run__stops_the_program_of_an_existing_vm(world: World, reac
     else:
         *_, message, command = world.errors().splitlines()
         assert 'the program may still run there' in message
-        # As it can be pasted into a shell.
+        # The printed command can be pasted into a shell.
         subprocess.run(['/bin/sh', '-c', command], cwd=str(world.folder), env=world.environment)
         assert subprocess.call(['kill', '-0', str(program)], stderr=subprocess.DEVNULL) != 0
 
@@ -189,7 +189,7 @@ def test_interrupted_run__stops_the_program_of_an_existing_vm(world: World, reac
 def on_vm_script(folder: pathlib.Path) -> Callable[..., str]:
     """Copies `on_vm.sh` into the home folder of a TPU VM, and returns a function that calls it there.
 
-    Its time of day jumps by an hour at each look.
+    The time of day there jumps by an hour whenever it is read.
     """
     script = folder / '.run_tpu' / 'run_tpu' / 'on_vm.sh'
     script.parent.mkdir(parents=True)
@@ -240,7 +240,7 @@ def test_start__may_be_repeated_and_its_supervisor_outlives_sigterm(tmp_path: pa
     # gcloud repeats a command after a broken connection.
     assert [call('start', 'run', *command) for _ in range(2)] == ['', '']
     wait_for(lambda: (folder / 'program').exists() and text_of(str(folder / 'log')))
-    # As when the machine shuts down: the program may still save.
+    # A shutdown of the machine sends SIGTERM to the supervisor, too: the program may still save.
     os.kill(int((folder / 'supervisor').read_text().split()[0]), signal.SIGTERM)
     (folder.parent / 'end').touch()
     assert call('log', 'run', '0', '60') == '\nrun log\nran\nrun end 1 ended 7.\n'
@@ -252,7 +252,7 @@ def test_stop__sends_one_signal(tmp_path: pathlib.Path) -> None:
     program = 'trap "echo saving" TERM; while ! [ -e end ]; do sleep 0.1; done; exit 7'
     call('start', 'run', 'sh', '-c', f'echo begin; {program}')
     supervisor = int((tmp_path / '.run_tpu' / 'run' / 'supervisor').read_text().split()[0])
-    # A session of its own outlives the connection.
+    # The supervisor leads a session, which outlives the connection.
     assert wait_for(lambda: os.getsid(supervisor) == supervisor)
     assert call('log', 'run', '0', '1') == '\nrun log\nbegin\nrun end 1 running.\n'
     # gcloud repeats a command after a broken connection. A second signal would end the program before it has saved.
@@ -270,7 +270,7 @@ def queue_state(world: World, state: str) -> None:
 def test_queue__is_waited_for_and_deleted_with_its_vm(world: World) -> None:
     world.script(queue_create=[{'queue': {'state': 'WAITING_FOR_RESOURCES'}, 'node': 'gone'}], main=[{}])
     script = world.start('--create', '--queued', '--spot')
-    # It has no time limit.
+    # The wait for a queued resource has no time limit.
     wait_for(lambda: world.log().count(PAUSE) > 20, LIMIT)
     assert 'node is WAITING_FOR_RESOURCES' in world.errors()
     assert 'train' not in world.course and 'delete' not in world.course

@@ -1,4 +1,4 @@
-"""A folder in which `run_tpu.sh` runs among stubs: `gcloud` keeps a TPU in a file, `run` ends as the test says."""
+"""A folder in which `run_tpu.sh` runs with stubs: `gcloud` keeps a TPU in a file, `run` ends as the test specifies."""
 
 import json
 import pathlib
@@ -23,7 +23,7 @@ TOOLS = ('awk', 'cat', 'chmod', 'date', 'env', 'grep', 'gzip', 'mktemp', 'rm', '
 LIMIT = 120  # Seconds that a test waits; far more than a busy machine needs.
 NODE = ['node', '--project=project', '--zone=us-central1-b']
 LIST_BUCKET = ['gcloud', 'storage', 'ls', 'gs://bucket']
-MARK = '--description=MARK'  # In place of a description that no other start has.
+MARK = '--description=MARK'  # In place of the description, which differs for each start.
 FLAGS = ['--num_shards=8', '--data_dir=gs://bucket/imagenet', '--model_dir=gs://bucket/inception_v3']
 FLAGS += ['--export_dir=gs://bucket/inception_v3/export']
 PAUSE = ['sleep', '0']
@@ -57,7 +57,7 @@ NODE_TRAIN = ['./run', '--tf=1.15', 'python', '-m', 'inception_v3.main', *CLUSTE
 
 
 def unmarked(call: Sequence[str]) -> List[str]:
-    """Returns a command without what differs between starts."""
+    """Returns a command with MARK in place of the description, which differs for each start."""
     return [re.sub(r'run_tpu\.sh-\w+-\d+', 'MARK', word) for word in call]
 
 
@@ -82,7 +82,7 @@ class World:
         self.temporary.mkdir()
         shutil.copy(str(ROOT / 'run_tpu.sh'), str(folder))
         shutil.copytree(str(ROOT / 'run_tpu'), str(folder / 'run_tpu'))
-        # The program that goes to a TPU VM, without its content.
+        # The files of the program that are copied to a TPU VM, all empty.
         for name in program_files():
             if not (folder / name).exists():
                 (folder / name).touch()
@@ -106,7 +106,7 @@ class World:
         self.script()
 
     def script(self, **todo: Any) -> None:
-        """Sets what the next calls of each kind do."""
+        """Sets the actions of the next calls of each kind."""
         (self.folder / 'script.json').write_text(json.dumps(todo))
 
     @property
@@ -153,13 +153,13 @@ class World:
         return (self.folder / 'stderr').read_text()
 
     def log(self, every: bool = False) -> List[List[str]]:
-        """The commands that ran, in order; if `every`, also those that ask for a TPU, copy to it or connect to it."""
+        """The commands that ran, in order; `every` includes queries about a TPU, copies and connections to it."""
         calls = [unmarked(json.loads(line)) for line in text_of(str(self.folder / 'log')).splitlines()]
         return [call for call in calls if every or not {'describe', 'list', 'scp', 'ssh'} & set(call)]
 
     @property
     def course(self) -> str:
-        """The names of the commands that ran, in order, with those of queued resources marked; others whole."""
+        """The names of the commands that ran, in order, with `queue_` for queued resources; other commands in full."""
 
         def name_of(call: Sequence[str]) -> str:
             words = [('sleep', 'pause'), ('main', 'train'), ('cat', 'checkpoint'), *((each, each) for each in NAMES)]
@@ -170,7 +170,7 @@ class World:
         return ' '.join(map(name_of, self.log()))
 
     def forget(self) -> None:
-        """Empties the log and lets the next command that waits, wait."""
+        """Empties the log, and makes the next waiting command wait again."""
         for name in ('log', 'waiting', 'go on'):
             if (self.folder / name).exists():
                 (self.folder / name).unlink()
@@ -185,5 +185,5 @@ class World:
         assert text in self.errors()
 
     def go_on(self) -> None:
-        """Lets the command that waits go on."""
+        """Lets the waiting command continue."""
         (self.folder / 'go on').touch()

@@ -1,4 +1,4 @@
-"""Helpers of tests of the best checkpoint: kills during its replacement, at each file operation."""
+"""Kills during the replacement of the best checkpoint, at each file operation, for its tests."""
 
 import os
 from typing import Any, Callable, List, NamedTuple, Optional, Sequence

@@ -29,7 +29,7 @@ def list_checkpoints(model_dir: str, *steps: int) -> None:
 
 
 def trained(config: Config, input_fn: Any, steps: int) -> Dict[str, np.ndarray]:
-    """The variables after some steps, by name, which are saved as a run does."""
+    """The variables after some steps, by name, saved like those of a run."""
     model_dir = str(config.model_dir)
     os.makedirs(model_dir)
     saving = CheckpointHook(model_dir, 0, config.iterations if config.use_tpu else 1)

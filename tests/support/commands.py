@@ -1,4 +1,4 @@
-"""Running the commands of `python -m` in this process, and limits of the system that they obey."""
+"""Runs the commands of `python -m` in this process, also within limits of the system."""
 
 import contextlib
 import ctypes
@@ -31,7 +31,7 @@ def run(main: Callable[[], int], *arguments: Any) -> Done:
 
 @contextlib.contextmanager
 def largest_file(size: int) -> Iterator[None]:
-    """Lets this process write files of up to `size` bytes, as on a disk that is nearly full."""
+    """Limits the files that this process writes to `size` bytes, as on a nearly full disk."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
     try:
@@ -42,9 +42,9 @@ def largest_file(size: int) -> Iterator[None]:
 
 @contextlib.contextmanager
 def obeyed_permissions() -> Iterator[None]:
-    """Lets this thread read files only where their permissions allow it, even if it belongs to root."""
+    """Makes file permissions apply to this thread even if it runs as root."""
     libc = ctypes.CDLL(None, use_errno=True)
-    # linux/capability.h: version 3 and this thread; then effective, permitted and inheritable, of 32 bits each, twice.
+    # linux/capability.h: version 3 and this thread; then effective, permitted and inheritable sets of 32 bits, twice.
     head = (ctypes.c_uint32 * 2)(0x20080522, 0)
     before = (ctypes.c_uint32 * 6)()
     assert libc.capget(head, before) == 0

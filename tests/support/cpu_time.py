@@ -1,4 +1,4 @@
-"""A pytest plugin that limits the CPU time of a test, that of its processes included but not that of its fixtures.
+"""A pytest plugin that limits the CPU time of a test, including its child processes but not its fixtures.
 
     ./run pytest --max-cpu=5     fails each test that takes more seconds
 
@@ -17,7 +17,7 @@ def pytest_addoption(parser: Any) -> None:
 
 
 def cpu_seconds() -> float:
-    """CPU seconds of this process, its threads, and those of its child processes that it has waited for."""
+    """CPU seconds of this process, including its threads and the child processes that it has waited for."""
     return sum(os.times()[:4])
 
 

@@ -34,10 +34,10 @@ def evaluate(*tensors: Any) -> Any:
 
 @functools.lru_cache(maxsize=None)
 def fed(build: Callable[..., Any], *inputs: Tuple[tf.DType, Tuple[Optional[int], ...]]) -> Callable[..., Any]:
-    """Returns a function of tensors as one of their values; its graph is built once for all tests of a process.
+    """Turns a function of tensors into a function of values; its graph is built once for all tests of a process.
 
     Args:
-      build: a function of tensors; its results may depend on nothing else, such as what a test replaces.
+      build: a function of tensors; its results may depend on nothing else, for example not on a test's patches.
       inputs: the type and shape of each tensor; a string scalar by default.
     """
     with tf.Graph().as_default():

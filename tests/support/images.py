@@ -19,7 +19,7 @@ ORIENTATION_TAG = 0x0112
 
 
 def saved(image: Any, kind: str, orientation: int = 0, **options: Any) -> bytes:
-    """The file of an image of Pillow, or of its pixels, in one of Pillow's formats; perhaps with EXIF orientation."""
+    """The file of a Pillow image or of pixels, in one of Pillow's formats, with an EXIF orientation if it is not 0."""
     file = io.BytesIO()
     if orientation:
         block = PIL.Image.Exif()

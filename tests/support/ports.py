@@ -7,12 +7,12 @@ import socket
 import tempfile
 from typing import List
 
-# Below those from which the system takes ports of connections.
+# Below the range from which the system takes ports for connections.
 _PORTS = range(20_000, 32_000, 10)
 
 
 def free_addresses(count: int) -> List[str]:
-    """Addresses of this machine, up to nine, whose ports and the next one are free, and of no other test.
+    """Up to nine addresses of this machine with adjacent ports; these and the next port are free, and of no other test.
 
     A lock keeps a block of ports from other processes of tests until this one ends.
     """

@@ -1,4 +1,4 @@
-"""Writing, reading and manual framing of record files."""
+"""Writes and reads record files, and frames records by hand."""
 
 import os
 import struct

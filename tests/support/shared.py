@@ -14,7 +14,7 @@ def once(tmp_path_factory: Any, name: str, make: Callable[[str], Any]) -> str:
     """
     root = Path(tmp_path_factory.getbasetemp())
     if 'PYTEST_XDIST_WORKER' in os.environ:
-        root = root.parent  # Each worker has a folder of its own in that of the session.
+        root = root.parent  # Each worker has a folder of its own in the session's folder.
     folder, made = root / f'shared-{name}', root / f'shared-{name}.made'
     with open(str(root / f'shared-{name}.lock'), 'w') as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -1,11 +1,11 @@
 """TF-Slim's Inception v3, an independent implementation, and Inception v3 in float64.
 
-TF-Slim is in TensorFlow 1.15, and a package of its own for 2.15.
+TF-Slim is part of TensorFlow 1.15, and a separate package for 2.15.
 
-Rounding decides the sign of an argument of a ReLU that is nearly 0, and which of two nearly equal values is a maximum,
-and so changes a gradient by far more than the rounding itself. In float64 that does not happen: 2 ** -29 times as many
-values are near enough. Gradients are therefore compared in float64, and in float32 only the outputs, which are
-continuous.
+If the argument of a ReLU is nearly 0, rounding decides its sign; if two values are nearly equal, rounding decides which
+is the maximum. Both change a gradient by far more than the rounding itself. In float64, this does not happen: only
+2 ** -29 times as many values are near enough. Gradients are therefore compared in float64; only the outputs, which are
+continuous, are compared in float32.
 """
 
 import importlib.util
@@ -22,7 +22,7 @@ try:
     from tensorflow.contrib import slim
     from tensorflow.contrib.slim.nets import inception
 except ImportError:
-    # TF-Slim uses this module of Keras 2, which both of its packages have in another place.
+    # TF-Slim uses this module of Keras 2, which both Keras packages have in another place.
     keras = 'tf_keras' if importlib.util.find_spec('tf_keras') else 'keras'
     sys.modules['tf_keras.legacy_tf_layers.normalization'] = importlib.import_module(
         f'{keras}.src.legacy_tf_layers.normalization'

@@ -6,7 +6,7 @@ from typing import List
 
 
 def spellings(path: str, folder: pathlib.Path) -> List[str]:
-    """Names of a path besides itself: by two symbolic links, which are made in `folder`, relative, and by detours."""
+    """Other names of a path: by two symbolic links, which are made in `folder`, as a relative path, and by detours."""
     parent, name = os.path.split(path)
     link, link_to_parent = folder / f'link-{name}', folder / 'link-to-parent'
     link.symlink_to(path)

@@ -1,4 +1,4 @@
-"""Files of training scripts of PyTorch, with objects of other types."""
+"""Files of PyTorch training scripts, with objects besides the weights."""
 
 import argparse
 import collections
@@ -34,7 +34,7 @@ class Optimizer:
 
 
 def with_training_state(tensors: Mapping[str, Mapping[str, np.ndarray]], protocol: int = 2) -> bytes:
-    """A file of `torch.save` with state dicts under keys, between objects of other types."""
+    """A file of `torch.save` that has state dicts under keys, among objects of other types."""
     others = {
         'args': argparse.Namespace(lr=Harmful(), path=pathlib.PurePosixPath('a')),
         'epoch': 3,
@@ -46,7 +46,7 @@ def with_training_state(tensors: Mapping[str, Mapping[str, np.ndarray]], protoco
     with zipfile.ZipFile(file, 'w') as archive:
         for number, (key, arrays) in enumerate(tensors.items()):
             with zipfile.ZipFile(io.BytesIO(state_dicts.write(arrays))) as own:
-                # Storages of their own: the number of the state dict before that of the tensor.
+                # Each storage is named by the number of the state dict, then that of the tensor.
                 inner = own.read('archive/data.pkl')[2:-1]
                 for tensor in range(len(arrays)):
                     archive.writestr(f'x/data/{number}_{tensor}', own.read(f'archive/data/{tensor}'))

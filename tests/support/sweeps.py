@@ -11,7 +11,7 @@ FLAGS = {'train_steps': 6, 'train_steps_per_eval': 6, 'train_batch_size': 8, 'ev
 
 
 def study_file(folder: pathlib.Path, axes: str = '', seeds: int = 1, **flags: Any) -> str:
-    """Writes a study of short runs, whose axes are Python; returns its path."""
+    """Writes a study of short runs, with axes in Python; returns its path."""
     path = folder / 'rates.py'
     of_study = f"preset='digits', question='Which?', seeds={seeds}, axes=[{axes}], flags={ ({**FLAGS, **flags})!r}"
     path.write_text(f'from tools.studies.study import *\nSTUDY = Study({of_study})\n')
@@ -19,7 +19,7 @@ def study_file(folder: pathlib.Path, axes: str = '', seeds: int = 1, **flags: An
 
 
 def whole_sweep(*arguments: str) -> 'subprocess.Popen[str]':
-    """Starts a sweep in a separate process, whose standard output has its errors, too."""
+    """Starts a sweep in a separate process, with standard error in its standard output."""
     main = f'import sys; from tools.studies.sweep import __main__ as sweep; sys.exit(sweep.main(sys.argv, {PROGRAM!r}))'
     command = [sys.executable, '-c', main, *arguments]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)

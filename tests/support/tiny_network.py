@@ -22,7 +22,7 @@ def tiny_network(
 ) -> Tuple[tf.Tensor, Any]:
     """A smooth network: without a ReLU or a maximum, gradients are as exact as the arithmetic.
 
-    Not with tanh: 2.15 and 2.21 fuse it with the batch normalization of an evaluation, for which they have no kernel.
+    It has no tanh: 2.15 and 2.21 fuse tanh with the batch normalization of an evaluation, but have no kernel for that.
     """
     with tf.variable_scope('Layer'):
         net = tf.nn.softplus(norm(conv(images, CHANNELS, (1, 1))))

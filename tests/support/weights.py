@@ -1,4 +1,4 @@
-"""Weights of narrow networks, with values of their own for every variable."""
+"""Weights of narrow networks, with different values for every variable."""
 
 import functools
 import io
@@ -46,7 +46,7 @@ def _keras_file(classes: int) -> bytes:
 
 
 def keras_file(change: Callable[[h5py.File], None] = lambda file: None, classes: int = CLASSES) -> bytes:
-    """A file of Keras of the narrow network, with a change."""
+    """A Keras file of the narrow network, after a change."""
     content = io.BytesIO(_keras_file(classes))
     with h5py.File(content, 'r+') as file:
         change(file)

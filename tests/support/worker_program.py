@@ -18,7 +18,7 @@ from inception_v3.run.hooks.watchers import StepHook
 from tests.support.processes import wait_for
 from tests.support.runs import ONE_LAYER
 
-# Starts processes by forking one that has loaded TensorFlow, and has not used it.
+# Starts processes by forking a process that has loaded TensorFlow but has not used it.
 FORKING = multiprocessing.get_context('forkserver')
 FORKING.set_forkserver_preload(['tests.support.worker_program'])
 # Steps of a whole run, and between its evaluations.
@@ -35,7 +35,7 @@ def network(
     dropout: layers.Dropout,
     **unused: Any,
 ) -> Any:
-    """A network of one layer and the logits, with dropout, which depends on the number of the replica.
+    """A network of one layer and the logits, with dropout, which differs between replicas.
 
     In float16, the second replica's gradients are not finite in step 3.
     """
@@ -69,7 +69,7 @@ def run(
     """Runs the program, and prints a digest of its weights before the first step of a cycle and after each step.
 
     Sends this process the signal after the step, counted from 1, if it is not 0. Sessions find no list of checkpoints
-    unless `sees_list`, as where a network file system shows new files late.
+    unless `sees_list`, as on a network file system that shows new files late.
     """
     with open(log, 'a') as file:
         for stream in (1, 2):
@@ -146,7 +146,7 @@ class Program:
         return process
 
     def start_all(self, worker: int = -1, step: int = 0, signal: int = 0) -> List[Any]:
-        """Starts all workers, of which one signals itself."""
+        """Starts all workers; one of them signals itself."""
         numbers = range(len(self.addresses))
         return [self.start(number, step if number == worker else 0, signal) for number in numbers]
 

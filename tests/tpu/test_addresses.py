@@ -1,4 +1,4 @@
-"""Tests of the TPU of this machine and of TPUs that are looked up: what is refused, and where a graph is placed."""
+"""Tests of the TPU of this machine and of TPUs that are looked up: refusals, and the placement of graphs."""
 
 import dataclasses
 import pathlib
@@ -44,7 +44,7 @@ def with_devices(patch: Any, *kinds: str) -> None:
 
 
 def found_at(machines: List[str], patch: Any, state: str = 'READY') -> List[str]:
-    """Answers every lookup of a TPU with its machines; returns a list that gets the name, zone and project of each."""
+    """Answers each lookup of a TPU with its machines; returns a list that gets the name, zone and project of each."""
     requested: List[str] = []
     resolver = tf.distribute.cluster_resolver.TPUClusterResolver
 
@@ -53,7 +53,7 @@ def found_at(machines: List[str], patch: Any, state: str = 'READY') -> List[str]
         endpoints = [{'ipAddress': machine, 'port': 8470} for machine in machines]
         return {'state': state, 'health': 'HEALTHY', 'networkEndpoints': endpoints}
 
-    # The resolver of 1.15 looks up itself; that of 2.15 has a client.
+    # The resolver of 1.15 looks TPUs up itself; the resolver of 2.15 uses a client.
     name = '_fetch_cloud_tpu_metadata'
     owner = resolver if hasattr(resolver, name) else sys.modules[resolver.__module__].client.Client
     patch.setattr(owner, name, look_up)
@@ -67,7 +67,7 @@ def refusal(cores: int = 8) -> CommandError:
 
 
 def test_local__of_1_15_or_without_a_tpu_is_refused_at_once(tmp_path: pathlib.Path, monkeypatch: Any) -> None:
-    # A folder for accelerators of other makers.
+    # A folder for other manufacturers' accelerators.
     (tmp_path / 'accel').mkdir()
     monkeypatch.setattr(addresses, '_DEVICES', str(tmp_path / 'accel[0-9]*'))
     config = Config(use_tpu=True, tpu='local', model_dir='m')
@@ -89,7 +89,7 @@ def test_local__of_a_tensorflow_without_tpu_support_is_refused(device: str) -> N
 
 @of_2
 def test_local__that_another_process_uses_may_be_retried(device: str, monkeypatch: Any) -> None:
-    # Any operation that has kernels, in place of the one that starts a TPU.
+    # Any operation with kernels, in place of the operation that starts a TPU.
     monkeypatch.setattr(addresses, '_STARTS_TPU', 'Add')
     assert kernels.get_registered_kernels_for_op('Add').kernel
     error = refusal()
@@ -124,7 +124,7 @@ class Stop(tf.estimator.SessionRunHook):
 
 def feeding(tpu: str, topology: Topology, model_dir: pathlib.Path, patch: Any) -> Tuple[Any, Dict[str, Set[int]]]:
     """The estimator's configuration, and the cores that each host feeds in the graph of training, by its device."""
-    # The folder that stands for one in a bucket.
+    # The local folder stands for a folder in a bucket.
     patch.setattr('inception_v3.tpu.topology.unreachable_folders', lambda *arguments, **folders: [])
     batches = {'num_shards': topology.cores, 'train_batch_size': topology.cores, 'eval_batch_size': topology.cores}
     config = make_small_config(
@@ -152,7 +152,7 @@ def test_local__graph_is_placed_in_this_process(
     one_layer: None, device: str, tmp_path: pathlib.Path, monkeypatch: Any, tpu: str
 ) -> None:
     with_devices(monkeypatch, *['TPU'] * 8)
-    # The one machine of a TPU VM, by its name.
+    # A lookup by name finds the one machine of a TPU VM.
     requested = found_at(['127.0.0.1'], monkeypatch)
     config, found = feeding(tpu, CLOUD_TPUS['v2-8'], tmp_path, monkeypatch)
     assert requested[:3] == ([] if tpu == 'local' else ['mine', 'z', 'p'])
@@ -259,7 +259,7 @@ def test_check_local__names_the_image_for_a_tensorflow_without_tpu_vms(monkeypat
 
 
 def test_is_this_machine__can_bind_its_own_addresses_alone() -> None:
-    # The second one is of a network for documentation (RFC 5737).
+    # The second address belongs to a network for documentation (RFC 5737).
     assert addresses._is_this_machine('127.0.0.1:8470') and not addresses._is_this_machine('192.0.2.1:8470')
     # As for an unknown name, the system finds no IPv4 address, but asks no other machine.
     assert not addresses._is_this_machine('::1:8470')

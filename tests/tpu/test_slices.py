@@ -31,7 +31,7 @@ from tools.datasets.tar_shards import conversion as tar_shards
         ([13, 6], 2, 0, [13, 6]),
         ([13, 6], 1, 0, [19]),
         ([13, 6], 4, 0, [13, 6, 0, 0]),
-        # Files are dealt out one by one.
+        # Hosts get files in turn.
         ([1, 2, 3, 4, 5], 2, 0, [9, 6]),
         ([13, 6], 2, 10, [5, 5]),
         ([13, 6], 2, 15, [9, 6]),
@@ -188,8 +188,8 @@ def test_evaluation_steps__are_those_of_the_host_with_the_most_images(uneven_dir
     config = make_small_config(uneven_dir, num_eval_images=19, eval_batch_size=4)
     assert slices.evaluation_steps(config) == 5
     assert slices.evaluation_steps(dataclasses.replace(config, eval_total_size=16)) == 4
-    # One host's share needs no file.
+    # With one host, no file is needed.
     assert slices.evaluation_steps(dataclasses.replace(config, data_dir='/no/such')) == 5
     slice_of_two = dataclasses.replace(config, use_tpu=True, tpu='emulated:4x2', num_shards=4)
-    # 13 images by two in a step.
+    # 13 images, two in each step.
     assert slices.evaluation_steps(slice_of_two) == 7

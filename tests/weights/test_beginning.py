@@ -23,7 +23,7 @@ OTHERS = [*OF_RUN, f'Net/Layer/weights{AVERAGE}', f'Net/Logits/biases{AVERAGE}']
 
 
 def source(averages: bool = False, config: Any = None, **changes: Any) -> Source:
-    """A source with values of its own; `changes` replace shapes by the last part of the scope, None removes them."""
+    """A source with its own values; `changes` replace the shapes of scopes, by their last part; None removes them."""
     shapes = {name: changes.get(name.split('/')[1], shape) for name, shape in NETWORK.items()}
     values = {name: np.full(shape, 1.0, np.float32) for name, shape in shapes.items() if shape is not None}
     if averages:
@@ -67,7 +67,7 @@ def test_plan__leaves_classifiers_of_other_classes_and_excepted_scopes_new() -> 
     other = source(config=Config(preprocessing='vgg', height=224))
     beginning = plan(for_five, OTHERS, other, CONFIG)
     assert names(beginning, NEW) == {name for name in [*NETWORK, *OTHERS] if 'Logits' in name} | OF_RUN
-    # The average that is left new is one of the others: biases have a row of their own.
+    # The average that stays new is among the other variables; the biases have a row of their own.
     assert account(beginning) == {
         LOADED: '2 variables of the network with 8 values, and 1 averages',
         NEW: 'Net/Logits/biases ([3] in the source, [5] here), Net/Logits/weights ([1, 1, 2, 3] in the source, [1, 1, '
@@ -76,7 +76,7 @@ def test_plan__leaves_classifiers_of_other_classes_and_excepted_scopes_new() -> 
     }
     (warning,) = warnings_of(beginning, other, CONFIG)
     assert 'preprocessing: vgg -> inception' in warning and 'height: 224 -> 299' in warning
-    # The flag names what may differ.
+    # If the flag is given, only the scopes that it names may differ.
     explicit = dataclasses.replace(CONFIG, init_except='Layer')
     with pytest.raises(WeightsError, match=r'biases has the shape \[3\], not \[5\]'):
         plan(for_five, OTHERS, source(), explicit)

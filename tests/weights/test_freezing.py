@@ -28,7 +28,7 @@ pytestmark = pytest.mark.usefixtures('tiny')
 
 
 def step(config: Config, images: int = 2) -> Any:
-    """Builds a training step on random images. Their size is that of the smallest network with an auxiliary head."""
+    """Builds a training step on random images, of the smallest size with an auxiliary head."""
     random = np.random.RandomState(0)
     pixels = tf.constant(random.uniform(-1, 1, [images, config.height, config.width, 3]).astype(np.float32))
     labels = tf.constant(random.randint(0, config.num_classes, images).astype(np.int32))
@@ -59,7 +59,7 @@ def test_frozen_variables__are_the_same_to_the_bit_after_training(optimizer: str
     assert {name for name in changed(before, after) if not name.startswith('Logits')} == {'global_step'}
     slots = {name for name in before if 'RMSProp' in name or 'Momentum' in name}
     assert slots and all(name.startswith('Logits/') for name in slots)
-    # Evaluation with averages reads those of frozen weights, too.
+    # Evaluation with averages also reads the averages of frozen weights.
     np.testing.assert_array_equal(after[f'Layer/weights{AVERAGE}'], before['Layer/weights'])
     assert not np.array_equal(after[f'Logits/weights{AVERAGE}'], before['Logits/weights'])
 
@@ -70,7 +70,7 @@ def test_frozen_layers__train_like_layers_of_constants() -> None:
     _, free = trained(config, 1)
     _, frozen = trained(dataclasses.replace(config, freeze='Layer', freeze_batch_norm=False), 1)
     np.testing.assert_array_equal(frozen['Logits/weights'], free['Logits/weights'])
-    # With the moments of the batch, statistics move as ever.
+    # With the moments of the batch, moving statistics are still updated.
     np.testing.assert_array_equal(frozen['Layer/BatchNorm/moving_mean'], free['Layer/BatchNorm/moving_mean'])
     assert not np.array_equal(frozen['Layer/weights'], free['Layer/weights'])
     _, fixed = trained(dataclasses.replace(config, freeze='Layer'), 1)
@@ -117,7 +117,7 @@ def test_frozen_variables__of_emulated_cores_stay() -> None:
     cores = EmulatedCores(topology.emulated('emulated:2'))
     with cores.in_place_of_a_tpu():
         train = cores.replicate(on_core)
-    # The second core has no slot, and so no gradient, of a frozen weight either.
+    # The second core has no slot either, and so no gradient, for a frozen weight.
     slots = [v.op.name for v in (*tf.global_variables(), *tf.local_variables()) if 'RMSProp' in v.op.name]
     assert slots and not [name for name in slots if 'Layer' in name]
     variables = {variable.op.name: variable for variable in tf.global_variables()}
@@ -174,7 +174,7 @@ STEM = 'InceptionV3/Conv2d_1a_3x3/weights'
 INNER = 'InceptionV3/Mixed_5b/Branch_0/Conv2d_0a_1x1/BatchNorm/moving_mean'
 LOGITS = 'InceptionV3/Logits/Conv2d_1c_1x1/biases'
 AUXILIARY = 'InceptionV3/AuxLogits/Conv2d_2b_1x1/biases'
-# Variables of networks without a scope of their own, and of other names for the classifier.
+# Variables of networks without an outer scope, and with another name for the classifier.
 OTHERS = {'Logits/weights', 'ResNet50/logits/weights'}
 ALL = {STEM, INNER, LOGITS, AUXILIARY, *OTHERS}
 
@@ -185,7 +185,7 @@ ALL = {STEM, INNER, LOGITS, AUXILIARY, *OTHERS}
         ('', set()),
         (HEAD, {LOGITS, AUXILIARY, *OTHERS}),
         ('logits, AUXLOGITS', {LOGITS, AUXILIARY, *OTHERS}),
-        # Not the convolutions of these names inside of other scopes.
+        # Not the convolutions with such names inside other scopes.
         ('Conv2d_*', {STEM}),
         ('Mixed_[567]*/Branch_0', {INNER}),
         ('Mixed_5b/Branch_1', set()),

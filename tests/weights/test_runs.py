@@ -81,7 +81,7 @@ def test_features__equal_the_sources_without_averages_and_with_other_classes(
     of_source = outputs(str(finished_run.config.model_dir), 'model.ckpt-5', moving_average=False)
     np.testing.assert_array_equal(own['features'], of_source['features'])
     assert own['probabilities'].shape == (4, 13)
-    # The seed decides about the new classifier.
+    # The seed determines the new classifier.
     assert np.ptp(own['probabilities'], axis=0).max() > 0
 
 
@@ -91,12 +91,12 @@ def test_resumption__continues_from_the_runs_own_checkpoint(finished_run: Finish
     shutil.copytree(str(finished_run.config.model_dir), str(source))
     config = beginning(finished_run, tmp_path / 'model', init_from=str(source), train_steps=2)
     straight = saved_variables(str(config.model_dir))
-    # As if killed during the first checkpoint: the run begins again in the same way.
+    # The run was killed during the first checkpoint: it begins again in the same way.
     (tmp_path / 'other').mkdir()
     (tmp_path / 'other' / 'saving.unfinished').write_text('model.ckpt-0')
     (tmp_path / 'other' / 'model.ckpt-0.index').write_text('')
     killed = beginning(finished_run, tmp_path / 'other', init_from=str(source))
-    # Resumed at step 1, the run does not even look for the source.
+    # A run that resumes at step 1 does not need the source.
     shutil.rmtree(str(source))
     resumed = beginning(finished_run, tmp_path / 'other', init_from=str(source), train_steps=2)
     np.testing.assert_equal(saved_variables(str(resumed.model_dir)), straight)

@@ -1,4 +1,4 @@
-"""Tests of reading weights: the four kinds of sources, and files that are none of them."""
+"""Tests of reading weights: the four kinds of sources, and other files."""
 
 import os
 import shutil
@@ -50,11 +50,11 @@ def test_read__takes_a_saved_model_without_its_graph(finished_run: FinishedRun, 
     export_dir = str(finished_run.config.export_dir)
     (name,) = (each for each in os.listdir(export_dir) if each.isdigit())
     shutil.copytree(os.path.join(export_dir, name), str(tmp_path / 'model'))
-    # Not even parsed.
+    # The graph is not even parsed.
     (tmp_path / 'model' / 'saved_model.pb').write_bytes(b'no graph')
     exported = sources.read(str(tmp_path / 'model'))
     run = saved_variables(str(finished_run.config.model_dir))
-    # An export has the averages alone, under their names.
+    # An export has only the averages, under their own names.
     np.testing.assert_equal(exported.values, {name: run[name] for name in exported.values})
     assert exported.kind == 'SavedModel' and exported.has_averages and 'Layer/weights' not in exported.values
 
@@ -146,7 +146,7 @@ def test_check_memory__allows_256_mib_or_16_times_the_file() -> None:
 
 def test_check_members__reads_their_number_in_the_last_record() -> None:
     def end(count: int) -> bytes:
-        # Another record before it, which is part of a member; disks, members on this disk, and in all.
+        # A similar record before it is part of a member. Then: disks, members on this disk, and members in all.
         earlier = b'PK\5\6' + b'\xff' * 20
         return earlier + b'PK\5\6' + bytes(6) + count.to_bytes(2, 'little') + bytes(10)
 

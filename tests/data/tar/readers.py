@@ -1,4 +1,4 @@
-"""Both readers of tar shards, and what they must find."""
+"""Both readers of tar shards, and shards to read."""
 
 import os
 import pathlib
@@ -27,10 +27,10 @@ class Reader:
     def __init__(self, path: str, label: Label = DOCUMENTED_LABEL) -> None:
         self.path, self.label = path, label
         with tf.Graph().as_default() as graph:
-            # Windows of few blocks, and no whole ones: headers, contents and the end lie across pieces in all ways.
+            # Pieces of few blocks, not all of them whole: headers, contents and the end cross pieces in all ways.
             with mock.patch.multiple(tar_reader, PIECE=700, _CHUNK=100):
                 in_pieces = self._iterator()
-            # A small shard is one window, also if it is loaded as a whole.
+            # A small shard is one window, even if it is loaded whole.
             with mock.patch.object(tar_reader, 'is_read_whole', lambda path: True):
                 as_a_whole = self._iterator()
             iterators = (self._iterator(), in_pieces, as_a_whole)
@@ -41,7 +41,7 @@ class Reader:
     def _iterator(self) -> tf.data.Iterator:
         paths = tf.data.Dataset.from_tensors(self.path).repeat()
         options = tf.data.Options()
-        # Among them is one that reads ahead, before the file has its next content.
+        # One default optimization reads ahead, before the file has its next content.
         options.experimental_optimization.apply_default_optimizations = False
         return tf.data.make_initializable_iterator(paths.flat_map(self._samples_and_end).with_options(options))
 
@@ -75,7 +75,7 @@ def bad(problem: Problem) -> bytes:
 
 
 def both(reader: Reader, shard: bytes) -> List[bytes]:
-    """The samples of the input pipeline, which must be those of the Python reader."""
+    """The samples of the input pipeline; fails unless the Python reader finds the same."""
     found = reader.read(shard)
     with Shard(reader.path) as content:
         assert found == [

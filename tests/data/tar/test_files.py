@@ -32,7 +32,7 @@ PHOTO = b'a picture'
         (['train-000000.tar', 'train-000002.tar'], ['train-000001.tar']),
         (['train-00000-of-00003.tar', 'train-00002-of-00003.tar'], ['train-00001-of-00003.tar']),
         (['train-02.tar'], ['train-00.tar', 'train-01.tar']),
-        # A number of a thousand times the files is one, a larger one is a mistake.
+        # The number may be up to a thousand times the files; a larger one is a mistake.
         (['train-000-of-1000.tar'], [f'train-{number:03d}-of-1000.tar' for number in range(1, 1000)]),
         (['train-000-of-1001.tar'], []),
     ],
@@ -195,7 +195,7 @@ def test_a_missing_part_is_explained_with_the_command_that_packs_rightly(tmp_pat
     for reason, kind, cause in zip(reasons, kinds, [apart] * 4 + links):
         assert reason[3:].startswith(kind) and f' Cause: {cause}. Pack the shard again, with GNU tar: mkdir ' in reason
     assert len(reasons) == 6
-    # The checks of a run, the audit and the list say it.
+    # The checks of a run, the audit and the list show the command.
     command = reasons[0].partition('GNU tar: ')[2]
     with pytest.raises(records.DataError, match=re.escape(command)):
         shard.check_keys(path, Fields())

@@ -62,7 +62,7 @@ def comment(size: int) -> bytes:
 
 
 def changed(at: int, value: bytes, checksum: bytes = b'%06o\0 ') -> bytes:
-    """A shard of one sample, with other bytes in its first header, and the checksum in a format."""
+    """A shard of one sample, with changed bytes in its first header, and the checksum in a given format."""
     shard = bytearray(tar_of(ONE))
     shard[at : at + len(value)] = value
     shard[148:156] = b' ' * 8
@@ -71,7 +71,7 @@ def changed(at: int, value: bytes, checksum: bytes = b'%06o\0 ') -> bytes:
 
 
 def sample(before: bytes, name: str = '1.jpg', size_field: bytes = SIZE) -> bytes:
-    """A shard with a sample of the label 3 after other bytes; its image is in a file of a name."""
+    """A shard with a sample of the label 3 after other bytes; `name` is the file of its image."""
     return before + header(name, size_field, b'x' * 700) + member('1.cls', b'3') + END
 
 
@@ -82,7 +82,7 @@ A, B, OF_3, OF_1 = fine(1, b'a' * 700), fine(2, b'b' * 700), fine(3, b'x' * 700)
 DAMAGED = TWO[: 5 * BLOCK] + bytes([TWO[5 * BLOCK] ^ 1]) + TWO[5 * BLOCK + 1 :]
 NO_END, TRUNCATED = bad(Problem.NO_END), bad(Problem.TRUNCATED)
 SHARDS: Dict[str, Tuple[bytes, List[bytes]]] = {
-    # Other files with the key, and folders; in the oldest archives, only a slash marks those.
+    # Other files with the key, and folders, which only a slash marks in the oldest archives.
     'extra files and folders': (
         member('x', b'', tarfile.DIRTYPE)
         + member('x/1.json', b'')
@@ -106,7 +106,7 @@ SHARDS: Dict[str, Tuple[bytes, List[bytes]]] = {
         tar_of([(f'{"x" * 96}.jpg', b'one'), (f'{"x" * 96}.cls', b'1')], tarfile.PAX_FORMAT),
         [OF_1],
     ),
-    # As macOS's tar writes them, with a file of attributes before each file.
+    # macOS's tar writes a file of attributes before each file.
     'files without a key': (
         tar_of([('._1.jpg', b'0'), ('1.jpg', b'1'), ('README', b'2'), ('._1.cls', b'3'), ('1.cls', b'4')]),
         [fine(4, b'1')],
@@ -199,7 +199,7 @@ SHARDS: Dict[str, Tuple[bytes, List[bytes]]] = {
             *((10, [A, B, NO_END]), (11, [A, B])),
         )
     },
-    # It ends with its last file.
+    # The shard ends with its last file.
     'no end': (member('1.cls', b'3') + member('1.jpg', b'x' * BLOCK), [fine(3, b'x' * BLOCK), NO_END]),
     'data after the end': (TWO + TWO, [A, B, bad(Problem.AFTER_END)]),
     'a damaged header': (DAMAGED, [A, bad(Problem.DAMAGED)]),
@@ -296,7 +296,7 @@ def test_label__is_read_from_the_file_of_the_flag(labelled_reader: Reader) -> No
             assert not is_json or number == (value if isinstance(value, int) and 0 <= value < 10**18 else None), text
     assert found[-1] == bad(Problem.NO_LABEL)
     if is_json:
-        # In more than 16 levels, not the label of an inner object either.
+        # With more than 16 levels, no label is found, not even that of an inner object.
         for lists, expected in ((15, fine(4, b'one')), (16, bad(Problem.BAD_LABEL)), (40, bad(Problem.BAD_LABEL))):
             deep = b'{"a": %s{"label": 2, "b": 3}%s, "label": 4}' % (b'[' * lists, b']' * lists)
             assert both(labelled_reader, tar_of([('1.jpg', b'one'), ('1.json', deep)])) == [expected]
@@ -307,7 +307,7 @@ def test_label__is_read_from_the_file_of_the_flag(labelled_reader: Reader) -> No
 @pytest.mark.parametrize('size', [3, 5])
 def test_whole_content_of_another_size__is_an_error(size: int, tmp_path: pathlib.Path) -> None:
     (tmp_path / 'a.tar').write_bytes(b'four')
-    # As from s3://, the only shards that are loaded whole.
+    # Only shards on s3:// are loaded like this.
     read = tar_reader._one_piece(tf.constant(str(tmp_path / 'a.tar')), tf.constant(size, tf.int64))
     with pytest.raises(tf.errors.InvalidArgumentError, match=remote.ENDED_EARLY):
         evaluate(tf.data.make_one_shot_iterator(read).get_next())
@@ -315,7 +315,7 @@ def test_whole_content_of_another_size__is_an_error(size: int, tmp_path: pathlib
 
 @pytest.mark.nightly
 def test_memory__of_small_images_stays_near_the_size_of_their_shard(tmp_path: pathlib.Path) -> None:
-    """All blocks of the shard may be headers, and half of them are: parsing them takes the most memory."""
+    """All blocks of the shard look like headers, and half are headers: parsing such shards takes the most memory."""
     files = [(f'{number:05d}.{end}', b'1') for number in range(15_000) for end in ('jpg', 'cls')]
     path = write_tar(tmp_path / 'a.tar', files)
     assert os.path.getsize(path) > 30_000_000

@@ -34,14 +34,14 @@ def train(config: Config, watcher: Optional[ProfiledSteps]) -> Any:
         for number in range(1, 9):
             value = session.run(step)
             if watcher:
-                # On a busy machine, the threads of the pipeline would otherwise do all their work between profiles.
+                # Otherwise the pipeline's threads could do all their work between profiles on a busy machine.
                 time.sleep(0.05)
                 watcher.step_done(session, Step(number, 0.0, time.monotonic()))
     return value
 
 
 def run_steps(watcher: ProfiledSteps, begin: int, *steps: int) -> None:
-    """Runs a session of a step per second that begins at a step."""
+    """Runs a session that begins at a step, with a step per second."""
     watcher.session_began(None, begin, 0.0)
     for step in steps:
         # The first call of a session builds kernels.
@@ -51,7 +51,7 @@ def run_steps(watcher: ProfiledSteps, begin: int, *steps: int) -> None:
 
 @pytest.fixture
 def traced(monkeypatch: Any) -> List[Any]:
-    """The calls of a profiler that traces nothing: starts, whether a stop writes, and the steps that are written."""
+    """The calls of a profiler that traces nothing: starts, stops (whether they write), and the written steps."""
     calls: List[Any] = []
     monkeypatch.setattr(profiler, 'start', lambda folder: calls.append('start'))
     monkeypatch.setattr(profiler, 'stop', lambda folder, writes=True: calls.append(writes))
@@ -76,7 +76,7 @@ def test_profile__has_the_steps_of_the_flag_and_changes_no_weight(config: Config
     assert (found.first, found.last, found.images, found.hosts) == (4, 6, 16, 1)
     assert found.step_ms > found.device_ms > 0 and found.device == 'the CPU, which also prepares the images'
     # All versions trace the readers and the decoding of a pipeline that prepares batches meanwhile. It prepares sixteen
-    # images at a time: with smaller batches, three steps may find theirs ready.
+    # images at a time: smaller batches might be ready before the three steps.
     assert found.host_ms['storage'] > 0 and found.host_ms['preprocessing'] > 0
     events = profiler.events_in(profiler.newest(str(config.model_dir)))
     names = {event.name.rpartition(':')[2] for event in events}

@@ -48,7 +48,7 @@ def lines_of(
     first: int = 0,
     steps: int = 10,
 ) -> List[str]:
-    """Runs a cycle that begins at a time and a step, and reaches a step at each of further times; returns its log."""
+    """Runs a cycle that begins at a time and a step, and makes `visits`: times and steps. Returns its log."""
     caplog.clear()
     clock[0] = begin
     progress.graph_built()
@@ -71,7 +71,7 @@ def test_training_progress__shows_step_loss_speed_and_time_left(monkeypatch: Any
         progress.step_done(None, Step(step, 1.5, time))
     # 0.95 * 128 + 0.05 * 64 images/s for 8 * 64 images.
     assert shown(stream) == 'step 2 of 10, loss 1.5000, 124.8 images/s, 0:04 left'
-    # 3 steps in 2 seconds, in which those of another cycle count, too: but not its first step.
+    # 3 steps in 2 seconds. The steps of another cycle count, too, except for its first one.
     assert progress.images_per_second == 3 * 64 / 2
     progress.graph_built()
     for time, step in ((20.0, 3), (22.0, 4)):
@@ -113,7 +113,7 @@ def test_training_progress__keeps_the_last_line_of_a_cycle_on_a_terminal(caplog:
 
 
 def lines_on(**changes: Any) -> TrainingProgress:
-    """The progress of a run of ten steps, with a line for each of them."""
+    """The progress of a run of ten steps, with a line for each step."""
     return TrainingProgress(Screen(io.StringIO()), config_of(10, **{'log_steps': 1, **changes}))
 
 

@@ -33,7 +33,7 @@ def terminate(number: signal.Signals = signal.SIGTERM) -> None:
 
 @pytest.fixture
 def ended() -> List[CommandError]:
-    """The errors with which a run was ended at once."""
+    """The errors that ended a run at once."""
     return []
 
 
@@ -108,7 +108,7 @@ def test_termination__own_signal_after_anothers_is_no_second_one(
         termination.agree = lambda request: signal.SIGTERM
         termination.steps_to_lose(True)
         termination.after_run(SimpleNamespace(request_stop=lambda: None), None)
-        # The first worker may still save when this machine is asked to end.
+        # The first worker may still be saving when this machine gets its own signal.
         time.sleep(0.2)
         terminate(number)
         wait_for(lambda: termination._received_at is not None)

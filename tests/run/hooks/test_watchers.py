@@ -1,4 +1,4 @@
-"""Tests of the watchers of training, of their order among the hooks, and of what divergence leaves."""
+"""Tests of the watchers of training, of their order among the hooks, and of the checkpoints after divergence."""
 
 import dataclasses
 import math
@@ -91,7 +91,7 @@ def test_training__orders_its_hooks(tmp_path: pathlib.Path, one_layer: None, mon
 
 
 def record_steps(recorder: FirstStepsRecorder, begin: int, steps: List[int]) -> None:
-    """Runs a session whose only variable has the number of the step."""
+    """Runs a session whose only variable holds the number of the step."""
     with tf.Graph().as_default(), tf.Session() as session:
         variable = tf.get_variable('x', initializer=tf.constant(0.0), use_resource=True)
         recorder.graph_built()
@@ -115,7 +115,7 @@ def test_first_steps_recorder__records_nothing_of_a_resumed_run(tmp_path: Any) -
     recorder = FirstStepsRecorder(str(tmp_path))
     record_steps(recorder, 5, [6, 7])
     assert read_first_steps(str(tmp_path)) == []
-    # A session that was lost, and began again with the initial variables.
+    # A session that was lost and began again, with the initial variables.
     record_steps(recorder, 0, [1, 2])
     record_steps(recorder, 0, [1])
     assert [each.step for each in read_first_steps(str(tmp_path))] == [1]

@@ -74,7 +74,7 @@ def test_save__refuses_weights_after_the_step_that_spoilt_them(tmp_path: Any) ->
         step.load(7, session)
         with pytest.raises(DivergedError) as error:
             saving.CheckpointHook(str(tmp_path), 1000, 1)._save(session, 7)
-    # Steps are counted from 0: the seventh is step 6.
+    # Steps are counted from 0: the seventh step is step 6.
     assert (error.value.step, error.value.steps_before) == (6, 7)
 
 

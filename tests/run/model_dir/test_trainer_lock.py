@@ -60,7 +60,7 @@ def other_process(folder: Any) -> Iterator[int]:
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout
         try:
-            # Returns at the end of the file if the process fails.
+            # Also returns if the process fails, with an empty line.
             assert process.stdout.readline()
             birth = trainer_lock._birth(process.pid)
             assert birth
@@ -111,7 +111,7 @@ def test_lock_of_another_machine__outlives_90_seconds_and_expires_after_180(tmp_
     write_claim(tmp_path, renewed=time.time() - 181)
     assert not trainer_lock.is_claimed_elsewhere(str(tmp_path))
     check_taken_over(tmp_path)
-    # A renewal just before the outage, one that fails during it, and the next one.
+    # The longest time without a renewal: one just before the outage, one that fails during it, and the next one.
     assert 2 * trainer_lock._RENEW_EVERY + 90 < STALE_AFTER == 180
 
 

@@ -1,4 +1,4 @@
-"""Tests of the texts that explain a failure, and of what is done before the run stops."""
+"""Tests of the texts that explain a failure, and of the actions before the run stops."""
 
 import dataclasses
 import os
@@ -184,7 +184,7 @@ BOTH = ['model.ckpt-3.index', 'model.ckpt-7.index']
     ('steps_before', 'began_at', 'use_tpu', 'moved'),
     [
         *((7, 7, False, True), (7, 3, True, True), (7, None, True, True)),
-        # Not the newest checkpoint, or that of the beginning on a TPU.
+        # Not the newest checkpoint, or the checkpoint of the beginning on a TPU.
         *((7, 7, True, False), (6, 3, False, False), (3, 3, False, False)),
     ],
 )

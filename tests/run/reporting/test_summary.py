@@ -1,4 +1,4 @@
-"""Tests of the introduction of a run, the notes at its start, with warnings of slow averages, and its summary."""
+"""Tests of a run's introduction, of the notes and warnings at its start, and of its summary."""
 
 import dataclasses
 import re
@@ -116,7 +116,7 @@ def test_notes_of__begin_with_the_emulation_in_lines_of_their_own(mode: str, oth
     ('values', 'is_warned'),
     [
         ({}, True),
-        # A decay that was chosen, also a larger one; a run that is too short for the documented one.
+        # A chosen decay, even a larger one; and a run that is too short for the documented decay.
         ({'batch_norm_decay': 0.999}, False),
         ({'batch_norm_decay': 0.99}, False),
         ({'train_steps': 5000}, False),
@@ -203,7 +203,7 @@ def test_initial_share_of_averages__is_that_of_the_running_average(decay: float)
 def test_warnings__name_the_flag_and_the_share(values: Dict[str, Any], words: str) -> None:
     (warning,) = warnings_of(dataclasses.replace(CPU, **values))
     assert re.search(words, warning), warning
-    # The statistics of a trained network need no steps.
+    # The statistics of a trained network need no steps to settle.
     begun = dataclasses.replace(CPU, **values, init_from='run')
     assert [*warnings_of(begun)] == ([] if '--batch_norm_decay' in warning else [warning])
 
@@ -250,7 +250,7 @@ def test_class_weights__are_shown_with_the_classes_at_both_ends() -> None:
         return [line.partition('  ')[2] for line in lines if line.startswith('class weights')]
 
     assert shown(config, named) == ['w.csv, 0.5123 (cat) to 2 (dog)']
-    # A background has a weight that no image has; without names, class 0 is the background.
+    # No image has the weight of the background; without names, class 0 is the background.
     others = dataclasses.replace(named, class_names=['x', 'cat', 'dog', ''])
     assert shown(config, others) == ['w.csv, 0.5123 (cat) to 9 (x)']
     assert shown(config, None) == ['w.csv, 0.5123 (class 1) to 2 (class 2)']

@@ -149,7 +149,7 @@ def estimator_of(model_dir: str, tpu: str) -> EmulatedTPUEstimator:
                 eval_metrics=(lambda x: {'mean': tf.metrics.mean(x), 'first': tf.metrics.mean(x[0])}, [features]),
             )
         optimizer = tf.tpu.CrossShardOptimizer(tf.train.GradientDescentOptimizer(1.0))
-        # Before the update: reads of Estimator's global step, which is no resource, are not ordered.
+        # Read before the update: Estimator's global step is not a resource, so its reads are not ordered.
         step = tf.reshape(tf.cast(tf.train.get_global_step(), tf.int32), [1])
         with tf.control_dependencies([step, seen.assign_add(tf.reduce_sum(features))]):
             train_op = optimizer.minimize(loss, tf.train.get_global_step())
@@ -193,7 +193,7 @@ def test_estimator__trains_and_evaluates(tmp_path: Any) -> None:
     steps = range(2 * ITERATIONS)
     fed = np.array([[[100 * h + 4 * s + n + 1 for h in (0, 1) for n in range(4)]] for s in steps], np.float32)
     assert estimator.get_variable_value('weight') == pytest.approx(-fed.mean((1, 2)).sum())
-    # The sum of the first core over both loops: only its variables are saved.
+    # The first core's sum over both loops: only its variables are saved.
     assert estimator.get_variable_value('seen') == fed[:, 0, :2].sum()
     assert estimator.get_variable_value('global_step') == 2 * ITERATIONS
     lines = (tmp_path / 'outfed').read_text().splitlines()

@@ -48,7 +48,7 @@ def test_host_call__writes_the_mean_loss_of_all_cores(tmp_path: Any, one_layer: 
             spec = inception_model_fn(tf.constant(images[part]), labels[part], tf.estimator.ModeKeys.TRAIN, params)
             losses.append(evaluate(spec.loss))
     assert abs(losses[0] - losses[1]) > 1e-3
-    # Each core has initial weights by the seed in the first step.
+    # In the first step, each core has the initial weights of the seed.
     assert written['loss'][0] == pytest.approx(np.mean(losses), rel=1e-6)
     assert {*written['loss']} == {0, 1} and written['loss'][1] != written['loss'][0]
 
@@ -71,7 +71,7 @@ def test_synchronized_cores__train_with_bytes_as_one_device_does(
         assert one.keys() == several.keys() and one['global_step'] == 2
         for name, value in one.items():
             np.testing.assert_allclose(several[name], value, rtol=1e-4, atol=1e-6, err_msg=name)
-    # The rounding to bytes has an effect, so the cores did receive bytes; and so have moments of all cores.
+    # Rounding to bytes has an effect, so the cores did receive bytes; moments of all cores have an effect, too.
     for other in (trained_on(0, transfer='float'), trained_on(2, batch_norm='local')):
         assert largest_difference(one, other) > 10 * largest_difference(one, several)
 

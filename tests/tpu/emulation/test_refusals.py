@@ -1,4 +1,4 @@
-"""Tests that emulated cores refuse what the cores and hosts of a TPU refuse, and name the line that made it."""
+"""Tests that emulated cores refuse the same operations as a TPU's cores and hosts, and name the line of each."""
 
 import inspect
 import re
@@ -20,7 +20,7 @@ Step = Callable[[tf.Tensor], Any]
 
 
 def train(model_dir: Any, step: Step, input_fn: Any = None, optimizer: Any = tf.tpu.CrossShardOptimizer) -> None:
-    """Trains one weight on two emulated cores, with a step that maps the features to others."""
+    """Trains one weight on two emulated cores; `step` is applied to the features."""
 
     def model_fn(features: tf.Tensor, labels: tf.Tensor, mode: str, params: Any) -> Any:
         weight = tf.get_variable('weight', initializer=0.0)
@@ -43,7 +43,7 @@ def train(model_dir: Any, step: Step, input_fn: Any = None, optimizer: Any = tf.
 def numbers(
     dtype: tf.DType = tf.float32, through: Optional[Step] = None
 ) -> Callable[[Dict[str, Any]], tf.data.Dataset]:
-    """An input_fn of the numbers 0 to 3, as a type, mapped by a function."""
+    """An input_fn of the numbers 0 to 3, in a given type, mapped by a function."""
 
     def input_fn(params: Dict[str, Any]) -> tf.data.Dataset:
         dataset = tf.data.Dataset.from_tensor_slices(np.arange(4, dtype=np.float32))
@@ -153,7 +153,7 @@ def test_functions__may_have_arguments() -> None:
     captured = tf.ones([])
     call = tf.function(lambda x: x + captured)(tf.zeros([])).op
     assert [*supported.unsupported([call])] == []
-    # This placeholder is not one.
+    # This placeholder is not an argument.
     call = tf.function(lambda x: x + tf.placeholder(tf.float32, []))(tf.zeros([])).op
     assert [flaw.type for flaw in supported.unsupported([call])] == ['Placeholder']
 
