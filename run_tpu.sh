@@ -28,8 +28,9 @@
 # is broken; the script reconnects. For a slice, the program runs on the first host. Nothing is copied back: the results
 # are in MODEL_DIR.
 #
-# The TPU's service account needs access to the buckets. The script needs SSH access to a TPU VM; the program of a TPU
-# node connects to its internal address, so that must run in the node's network. Use nohup if the terminal may close.
+# The TPU's service account needs access to the buckets. The script needs SSH access to a TPU VM. The program of a TPU
+# node connects to the node's internal address, so it must run in the node's network. Use nohup if the terminal may
+# close.
 #
 # Cloud Shell ends before a long run does. There, --create makes a virtual machine that creates the TPU, does the run
 # and deletes both, even if Cloud Shell ends. The default service account of Compute Engine needs permission for that

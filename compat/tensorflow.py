@@ -123,7 +123,7 @@ def mapped_by_the_requesting_thread(dataset: tf.data.Dataset, function: Callable
 
 
 def either(condition: tf.Tensor, yes: Callable[..., Any], no: Callable[..., Any], *arguments: tf.Tensor) -> Any:
-    """Returns the results of `yes` if a condition holds, else those of `no`.
+    """Returns the results of `yes` if a condition holds, else the results of `no`.
 
     `tf.cond` marks the operations of the other function as dead, one by one; this spends no time on them. `yes` and
     `no` are functions of the arguments alone, with results of the same structure, types and ranks.

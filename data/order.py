@@ -71,8 +71,9 @@ class Share(NamedTuple):
 def lanes_for(batch: int, hosts: int, records: int) -> int:
     """The number of lanes for a global batch and a data set. It divides the batch, and is a multiple of the hosts.
 
-    It is the same for all numbers of hosts that divide it: powers of two, as far as the batch, 64 and, below 4,096
-    records, their number allow. Other numbers of hosts have other lanes, and another order of the records.
+    It is the same for every number of hosts that divides it. Powers of two do, up to a limit that follows from the
+    batch, from 64 and, below 4,096 records, from their number. Other numbers of hosts have other lanes, and another
+    order of the records.
     """
     most = min(_MOST_LANES, max(_FEWEST_LANES, records // _LANE_RECORDS))
     lanes = _divisor(batch, most)

@@ -102,7 +102,7 @@ def find_shards(data_dir: str, split: str, is_tar: bool = False) -> List[str]:
 
 
 def is_tar_shard(name: str, split: str) -> bool:
-    """Whether a file name is that of a tar shard of a split."""
+    """Whether a file is named like a tar shard of a split."""
     return bool(re.fullmatch(split + TAR_NAMES, name))
 
 

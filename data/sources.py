@@ -154,7 +154,7 @@ class Source(NamedTuple):
         return record_counts.count(paths, self.format.count_records)
 
     def name_of(self, path: str, paths: Sequence[str]) -> str:
-        """The name of a file among those of its split, without slashes: distinct, even in several folders."""
+        """The name of a file, unique within its split even if that has several folders, and without slashes."""
         return path[len(common_folder(paths)) :].replace('%', '%25').replace('/', '%2F')
 
 

@@ -27,7 +27,7 @@ def _lengths(file: BinaryIO, size: int) -> Iterator[int]:
         if len(head) < LENGTH_BYTES + 4:
             raise tf.errors.DataLossError(None, None, f'the length of a record is truncated at byte {place:,}')
         length = int.from_bytes(head[:LENGTH_BYTES], 'little')
-        # TensorFlow reports a length whose checksum is wrong.
+        # TensorFlow itself reports a length with a wrong checksum.
         if length >= _TOO_LONG and has_length(head):
             raise tf.errors.DataLossError(None, None, f'the record claims a length of {length:,} bytes')
         yield length

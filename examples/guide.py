@@ -218,7 +218,7 @@ def model_fn(
 
 
 class LoadEMAHook(tf.estimator.SessionRunHook):
-    """Evaluates the averages: replaces the weights by those of the newest checkpoint in `model_dir`."""
+    """Evaluates the averages: replaces the weights by the averages in the newest checkpoint of `model_dir`."""
 
     def __init__(self, model_dir: str):
         self._model_dir = model_dir

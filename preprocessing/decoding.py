@@ -205,7 +205,7 @@ def _jpeg_header_pixels(encoded: tf.Tensor) -> tf.Tensor:
 
 
 def decode_crop(encoded: tf.Tensor, shape: tf.Tensor, crop: Crop) -> tf.Tensor:
-    """Decodes a crop of an image; the pixels equal those of decoding the whole image and then cropping it.
+    """Decodes a crop of an image, with the same pixels as decoding the whole image and then cropping it.
 
     The pixels of a JPEG outside the crop are not computed. Damage below the crop is not noticed, except in a truncated
     file. The shape is from `image_shape`.

@@ -70,7 +70,7 @@ class VggPreprocessing(Preprocessing):
         )
 
     def crop(self, image_shape: tf.Tensor, distortion: Optional[Distortion] = None) -> Window:
-        """The window of the drawn crop, or that of the central crop at the range's smallest side."""
+        """The window of the drawn crop, or of the central crop at the range's smallest side."""
         if distortion is None:
             size = resized_size(image_shape, tf.constant(self._sides[0]))
             return self._window(image_shape, size, (size - self._size) // 2)

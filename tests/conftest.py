@@ -127,7 +127,7 @@ _TIMEOUTS = {'default': 180, 'program': 600, 'slow': 1800, 'nightly': 1800}
 def _reset_log() -> None:
     """Undoes `set_up_logging`: the screen of a command that has ended may write to a closed file.
 
-    The level is the one of commands, so that `caplog` has their messages.
+    The level is set as in commands, so that `caplog` has their messages.
     """
     logger.handlers, logger.propagate = [], True
     if logger.level != logging.INFO:  # Setting it clears the caches of all loggers.

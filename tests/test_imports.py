@@ -188,7 +188,7 @@ def test_a_module_can_be_read_alone(module: str) -> None:
         name = waiting.pop()
         text = paths[name].read_text()
         lines[name] = len(text.splitlines())
-        # Functions import what they rarely need.
+        # Rarely needed modules are imported within functions.
         at_the_beginning = {each for node in ast.parse(text).body for each in imported(node, with_functions=False)}
         waiting += at_the_beginning & paths.keys() - lines.keys() - {*waiting}
     assert sum(lines.values()) <= CLOSURES[module], sorted(lines.items(), key=lambda item: -item[1])[:10]

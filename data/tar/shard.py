@@ -53,7 +53,7 @@ class Member(NamedTuple):
 
     @property
     def is_part(self) -> bool:
-        """Whether its name ends like that of an image or a label, even after more than one dot."""
+        """Whether its name ends like an image's or a label's, even after more than one dot."""
         return bool(re.fullmatch(layout.PARTS, self.extension))
 
 

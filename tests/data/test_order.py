@@ -183,7 +183,7 @@ def test_lanes__divide_the_batch_and_are_divided_by_hosts(batch: int, records: i
 
 
 def test_group_buffer__shuffles_groups_within_its_size() -> None:
-    # 56 records are 16 groups of 3 or 4. With one lane, the order of an epoch is that of its groups.
+    # 56 records are 16 groups of 3 or 4. With one lane, an epoch is in the order of its groups.
     bounds = [number * RECORDS // 16 for number in range(17)]
     share = order.Share(67)
     firsts = set()

@@ -1,4 +1,4 @@
-"""The diagrams of the documentation are current, and their values are those of formulas by hand."""
+"""The diagrams of the documentation are current, and their values agree with formulas by hand."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The diagrams of the networks are current, and their numbers are those of the networks."""
+"""The diagrams of the networks are current, and their numbers agree with the networks."""
 
 import pytest
 

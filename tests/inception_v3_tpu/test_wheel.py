@@ -115,7 +115,7 @@ def test_wheel__has_every_package_with_its_files_and_no_tests(wheel: pathlib.Pat
     assert {'demo', 'data', 'studies'} <= {*re.findall(r'^Provides-Extra: (.*)$', metadata, re.MULTILINE)}
 
 
-# Each command's module in one process: most share what they load.
+# The help of all commands in one process, because most commands load the same packages.
 HELP = """
 import contextlib, io
 from inception_v3_tpu import __main__ as commands

@@ -231,7 +231,7 @@ def test_join__ends_if_the_thread_that_connects_fails(monkeypatch: Any) -> None:
 def test_begin__a_process_that_connects_again_is_the_same_worker() -> None:
     workers = Workers(2)
     first, later = workers.open(0), workers.start(1)
-    # Its next connection is faster than the end of this one.
+    # The worker connects again before the first worker has noticed the end of this connection.
     wait_for(lambda: first._others and workers.all[1]._link)
     with first._change:
         workers.all[1]._link.close()

@@ -288,7 +288,7 @@ def test_image_shape__of_a_group_is_that_of_each_image() -> None:
         *((b'', ''), (b'not an image', '')),
         # Python would crash on a message that contains the bytes of a PNG without a size.
         *((b'\x89PNG', ''), (saved(CAT, 'PNG')[:20], '')),
-        # TensorFlow reads these sides as negative ones, whose product is positive.
+        # TensorFlow reads these sides as negative numbers, whose product is positive.
         (with_bytes(saved(CAT, 'PNG'), 16, b'\xff' * 8), 'an image of no pixels'),
         (with_bytes(saved(CAT, 'PNG'), 16, struct.pack('>ii', -20_000, -20_000)), 'an image of no pixels'),
         (with_bytes(saved(CAT, 'JPEG'), 163, struct.pack('>HH', 10_001, 10_000)), 'an image of more than'),

@@ -96,7 +96,7 @@ def some_numbers(uniform: Any, shapes: Any) -> Any:
 )
 def test_group__draws_the_bits_of_single_images(build: Callable[..., Any]) -> None:
     seeds = seeds_of(5, 40)
-    # From wide to high, and an image of one pixel, whose crop is the whole.
+    # From wide to tall images, and an image of one pixel, whose only crop is the whole image.
     shapes = np.int32([[1 + 37 * number, 1 + 900 // (1 + number), 3] for number in range(39)] + [[1, 1, 3]])
     with tf.Graph().as_default():
         together = tf.nest.flatten(build(StatelessUniform(tf.constant(seeds, tf.int64)), tf.constant(shapes)))

@@ -236,7 +236,7 @@ ENDS = {
         says=('choose another TPU_NAME',),
         left='READY',
     ),
-    # Without a description, the TPU might be that of this start.
+    # Without a description, the TPU might belong to this start.
     'a TPU in its place without a description is kept when the program ends': Course(
         {'train': [{'node': OF_ANOTHER_START}]},
         'ls preflight create train' + ' pause' * 9,

@@ -448,7 +448,7 @@ def test_slice__is_driven_by_its_name(world: World) -> None:
     done = world.call('--create', '--dry_run', TPU_TYPE='v3-32')
     assert done.returncode == 0 and '--tpu=local' not in done.stdout
     cluster = '--tpu=node --tpu_zone=us-central1-b --gcp_project=project --num_shards=32'
-    assert done.stdout.count(cluster) == 2  # Of the preflight, and of the program on the TPU VM.
+    assert done.stdout.count(cluster) == 2  # For the preflight, and for the program on the TPU VM.
     assert 'TPU_LOAD_LIBRARY=0' in done.stdout
 
 

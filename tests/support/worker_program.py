@@ -159,7 +159,7 @@ class Program:
         return path.read_text() if path.exists() else ''
 
     def clear_logs(self) -> None:
-        """Forgets what was printed."""
+        """Empties the logs of all workers."""
         for path in self.folder.glob('log-*.txt'):
             path.write_text('')
 

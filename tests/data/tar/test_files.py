@@ -223,7 +223,7 @@ def test_read__takes_what_is_read_ahead_from_memory(tmp_path: pathlib.Path) -> N
         assert packed.read(2, 2) == b'34'
     path.unlink()
     assert (packed.read(2, 6), packed.read(4, 2)) == (b'345678', b'56')
-    # Before what was read ahead.
+    # Bytes before those that were read ahead.
     with pytest.raises(Exception, match='train-00000'):
         packed.read(1, 2)
 
