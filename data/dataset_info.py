@@ -29,7 +29,7 @@ DIGITS_SHOWN = 12
 
 
 def is_background(name_of_label_0: str) -> bool:
-    """Whether label 0, named so or unnamed, is the background, which has no images and is not shown."""
+    """Whether label 0 is the background, which has no images and is not shown: by its name, or because it has none."""
     return name_of_label_0 in ('', BACKGROUND)
 
 

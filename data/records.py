@@ -29,7 +29,7 @@ class DataError(CommandError, ValueError):
 
 
 class Record(NamedTuple):
-    """A record in the input pipeline before it is parsed, or a group of records: its dimensions are the fields' first.
+    """A record on its way through the input pipeline; in a group of records, each field begins with its dimensions.
 
     Fields that a run does not need are (), which pass through a data set and its functions unchanged.
     """

@@ -87,7 +87,7 @@ def test_training_memory__agrees_with_the_graph(monkeypatch: Any) -> None:
     }
     kept = sum(size(tensor) for tensor in read) / 2
     without_images = training_memory(config).per_image - 4 * (33 * 33 * 3 * 4) - 2 * config.num_classes * 4
-    # Gradients of activations are added to the activations.
+    # Gradients of activations take memory besides the activations.
     assert 0.8 < without_images / kept / 1.15 < 1.2
 
 
