@@ -28,7 +28,7 @@ def shown(value: Any, at_most: int = _CHARACTERS) -> str:
 
 
 def full(path: Any) -> str:
-    """A path on one line, in printable characters: whole up to 4,096, the most bytes of a path on Linux."""
+    """A path on one line, in printable characters: whole up to 4,096 characters, Linux's limit in bytes."""
     return shown(path, 4096)
 
 

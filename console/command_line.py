@@ -20,7 +20,7 @@ def filled(text: str, width: int) -> str:
 
 
 def check_given_once(argv: Sequence[str], flags: Sequence[str]) -> None:
-    """Raises CommandError for a repeated flag, which would keep one value only; a shell repeats flags with braces."""
+    """Raises CommandError for a repeated flag, as from a shell that expands braces: only one value would count."""
     for flag in flags:
         values = [word.partition('=')[2] for word in argv if re.match(f'--?{flag}=', word)]
         if len(values) > 1:

@@ -15,7 +15,7 @@ _QUOTATION_END = b'\x10\0'
 
 
 class ParsedRecord(NamedTuple):
-    """The parts of a record that training and evaluation use; for a group of records, with one more first dimension."""
+    """The parts of a record for training and evaluation; for a group, each begins with a dimension of records."""
 
     encoded: tf.Tensor  # String scalar, the image file's bytes.
     label: tf.Tensor  # int64 scalar, after the addition of `Fields.label_offset`; 0 is the background.

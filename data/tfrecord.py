@@ -78,7 +78,7 @@ def content_bytes(path: str, kind: str) -> int:
 
 
 def claimed_bytes(path: str, kind: str) -> int:
-    """The size of a gzip file's content as stated at its end; other files state none, and have `content_bytes`."""
+    """The size of a gzip file's content as stated at its end; for other files, which state none, `content_bytes`."""
     if kind != GZIP:
         return content_bytes(path, kind)
     with remote.opened(path) as file:
@@ -89,7 +89,7 @@ def claimed_bytes(path: str, kind: str) -> int:
 def reader(
     any_path: str, buffer_size: int, paths: Sequence[str] = ()
 ) -> Callable[[tf.Tensor, tf.Tensor], tf.data.Dataset]:
-    """A function from a path and its size, of `records.expected_sizes`, to a data set of serialized records.
+    """A function from a path and its size, as in `records.expected_sizes`, to a data set of serialized records.
 
     `any_path` is one of the files, or their folder; `buffer_size` the read-ahead buffer in bytes; `paths` all files, if
     some may be compressed.

@@ -107,7 +107,7 @@ def apply_full_color(image: tf.Tensor, color: FullColor, operations: str, white:
 
 
 def operations_of(color_ordering: int, fast_mode: bool) -> str:
-    """The operations of an ordering; outside fast mode, raises ValueError if it is no index into `FULL_ORDERINGS`."""
+    """The operations of an ordering; outside fast mode, ValueError if it is not an index into `FULL_ORDERINGS`."""
     if fast_mode:
         return 'bs' if color_ordering == 0 else 'sb'
     if color_ordering not in range(len(FULL_ORDERINGS)):

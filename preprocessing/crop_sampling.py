@@ -85,7 +85,7 @@ def _in_pixels(bbox: tf.Tensor, sides: tf.Tensor) -> tf.Tensor:
 
 
 def _covers(begins: tf.Tensor, ends: tf.Tensor, boxes: tf.Tensor, min_object_covered: float) -> tf.Tensor:
-    """Tells for each crop whether it contains enough of some box: bool [1, attempts]."""
+    """Whether each crop contains enough of at least one box: bool [1, attempts]."""
     box_begins, box_ends = tf.unstack(boxes, 2, axis=1)
     box_area = tf.reduce_prod(box_ends - box_begins, 1)
     shared = tf.reduce_prod(tf.nn.relu(tf.minimum(ends, box_ends) - tf.maximum(begins, box_begins)), 1)

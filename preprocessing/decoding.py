@@ -165,7 +165,7 @@ def _shape_of_other(encoded: tf.Tensor) -> tf.Tensor:
 
 
 def is_png(encoded: tf.Tensor) -> tf.Tensor:
-    """Tells whether a file is a PNG with a size in its header."""
+    """Whether a file is a PNG with a size in its header."""
     # Shorter files are not treated as PNG: substr beyond the end fails with a message that contains the bytes, and
     # Python crashes on such a message.
     return tf.logical_and(
@@ -268,7 +268,7 @@ def apply_crop(image: tf.Tensor, crop: Crop) -> tf.Tensor:
 
 
 def is_whole_jpeg(encoded: tf.Tensor) -> tf.Tensor:
-    """Tells whether files, strings [...], of at least two bytes, are JPEGs that end in an end marker.
+    """Whether files, strings [...], of at least two bytes, are JPEGs that end in an end marker.
 
     A crop above the cut in a truncated file would decode without an error.
     """

@@ -15,7 +15,7 @@ class Kind(NamedTuple):
     """A kind of preprocessing.
 
     Attributes:
-      make: makes its object, a `steps.Preprocessing`, of settings.
+      make: makes its object, a `steps.Preprocessing`, from settings.
       settings: the names of the settings in `steps.Settings` that it takes, besides size and flip.
       bytes_need: a setting that must be set if images are sent to the device as bytes; empty if none must.
     """

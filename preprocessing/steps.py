@@ -133,7 +133,7 @@ class Preprocessing(abc.ABC):
         return tf.stack([tf.cast(distortion.flip, tf.float32)])
 
     def unpack(self, numbers: tf.Tensor) -> Any:
-        """The distortions of a batch, for `finish`, from the numbers that `pack` made of each, [images, numbers]."""
+        """The distortions of a batch, for `finish`, from the numbers of `pack` for each image, [images, numbers]."""
         return Flip(numbers[:, 0] > 0.5)
 
     def unscaled(self, images: tf.Tensor) -> tf.Tensor:

@@ -108,7 +108,7 @@ class Label(NamedTuple):
         """Expressions and replacements that turn the text of a file into `=` and the digits of its whole number.
 
         They mean the same to TensorFlow and Python; the text has a character for each byte. Without a label, the result
-        does not match `LABEL_FOUND`: in JSON, if the key is missing at the top level, or has more than 18 digits.
+        does not match `LABEL_FOUND`: in JSON, if the top level lacks the key, or its value has more than 18 digits.
         """
         if not self.key:
             return [(r'^[\x00\t\n\r ]*([0-9]+)[\x00\t\n\r ]*$|^(?s:.*)$', r'=\1')]
