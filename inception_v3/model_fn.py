@@ -154,7 +154,7 @@ def _training(
 ) -> tf.estimator.tpu.TPUEstimatorSpec:
     loss = total_loss(logits, auxiliary_logits, labels, config)
     global_step = tf.train.get_or_create_global_step()
-    # Copied before the update: reads of a variable that is no resource, as an Estimator's global step, are not ordered.
+    # Copied before the update: reads of reference variables, such as an Estimator's global step, are not ordered.
     step = tf.cast(global_step, tf.int32)
     steps_done = step + 1
     rate = learning_rate(step, config)

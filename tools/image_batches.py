@@ -23,7 +23,7 @@ def find(names: Sequence[str]) -> ImageFiles:
     """Finds the image files named by arguments, and reports files that are not images."""
     files = image_files.find(names)
     if files.skipped:
-        report(f'skipped {len(files.skipped):,} files that are no images: {image_files.listed(files.skipped)}')
+        report(f'skipped {len(files.skipped):,} files that are not images: {image_files.listed(files.skipped)}')
     return files
 
 

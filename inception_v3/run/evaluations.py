@@ -87,7 +87,7 @@ class Evaluation(NamedTuple):
             score = getattr(self, name)
             right = score * self.images
             if not 0 <= score <= 1 or abs(right - round(right)) > _FLOAT32_ERROR * self.images:
-                return f'{name} is {score}, which is no number of {self.images:,} images'
+                return f'{name} is {score}, which is not a number of {self.images:,} images'
         return 'top_1 is above top_5' if self.top_1 > self.top_5 else None
 
     def differences_of_kind(self, other: 'Evaluation') -> List[str]:

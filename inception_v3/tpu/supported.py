@@ -74,7 +74,7 @@ def unsupported(
         if operation.type in _TPU_ONLY or operation.type in allowed:
             continue
         if any(tensor.dtype._is_ref_dtype for tensor in operation.inputs):
-            yield flaw(operation, 'its variable is no resource, which a TPU core needs: set use_resource=True', scope)
+            yield flaw(operation, 'a TPU core needs a resource variable here: set use_resource=True', scope)
             continue
         registered = _registered_kernels(session_config and session_config.SerializeToString())[operation.type]
         if not any(_takes(kernel, operation) for kernel in registered):

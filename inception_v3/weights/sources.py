@@ -122,7 +122,7 @@ def _variables(checkpoint: str, flag: str, kinds: str) -> Dict[str, np.ndarray]:
             return {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}
     except (tf.errors.OpError, ValueError, RuntimeError) as error:
         reason = str(getattr(error, 'message', error)).partition('\n')[0]
-        raise WeightsError(f'{flag}: {checkpoint} is no checkpoint, or is damaged ({reason}). Name {kinds}.')
+        raise WeightsError(f'{flag}: {checkpoint} is not a checkpoint, or is damaged ({reason}). Name {kinds}.')
 
 
 def content_of(path: str, flag: str, at_most: int = inputs.WEIGHTS_BYTES) -> bytes:
@@ -142,7 +142,7 @@ def damage_explained(flag: str, kind: str, advice: str = '') -> Iterator[None]:
         raise
     except Exception as error:
         reason = shown(str(error).partition('\n')[0] or type(error).__name__, 300)
-        raise WeightsError(f'{flag}: is no {kind}, or is damaged ({reason}).{advice}')
+        raise WeightsError(f'{flag}: is not a {kind}, or is damaged ({reason}).{advice}')
 
 
 def check_memory(needed: int, size: int) -> None:
@@ -179,11 +179,11 @@ def member(archive: zipfile.ZipFile, name: str) -> bytes:
 def arrays(path: str, flag: str, is_wanted: Callable[[str], bool] = bool) -> Dict[str, np.ndarray]:
     """Reads those arrays of an .npz file whose names are wanted. The flag, with its value, begins messages.
 
-    Raises WeightsError if there is no such file, if it is no .npz file of arrays, or if it is damaged.
+    Raises WeightsError if there is no such file, if it is not a NumPy file of arrays, or if it is damaged.
     """
     content = content_of(path, flag)
     # Not by np.load, which prints a traceback about a damaged archive.
-    with damage_explained(flag, '.npz file of arrays'), archive_of(content) as archive:
+    with damage_explained(flag, 'NumPy file of arrays'), archive_of(content) as archive:
         # Names of variables may end with the number of their output, as in `variable.name`.
         names = {re.sub(r'(:0)?\.npy$', '', name): name for name in archive.namelist()}
         return {

@@ -220,7 +220,10 @@ def test_evaluation__that_was_edited_is_not_repeated(own: Config, caplog: Any) -
     results, checkpoint = pathlib.Path(str(own.model_dir), 'results.jsonl'), f'{own.model_dir}/model.ckpt-5'
     true = evaluations(own)[-1]
     # A possible number of images; and, in an evaluation of an earlier version, without a digest, an impossible one.
-    for changes, reason in (({'top_1': 1.0, 'top_5': 1.0}, 'it was changed'), ({'top_1': 0.5}, 'is no number of 359')):
+    for changes, reason in (
+        ({'top_1': 1.0, 'top_5': 1.0}, 'it was changed'),
+        ({'top_1': 0.5}, 'is not a number of 359'),
+    ):
         edit(results, **changes)
         assert origin.origin_of(own, checkpoint).top_1 is None
         assert 'results.jsonl: skipped 1 of 3 lines' in caplog.text and 'line 3: ' in caplog.text

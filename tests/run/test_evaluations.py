@@ -156,10 +156,10 @@ def test_most_accurate__considers_comparable_evaluations_of_earlier_commands(tmp
         ((0.75, 0.75), None),
         # Within the error of float32, which is 8e-6 of 8 images, and beyond it.
         ((0.5 + 0.9e-6, 0.75), None),
-        ((0.5 + 1.1e-6, 0.75), 'top_1 is 0.5000011, which is no number of 8 images'),
-        ((0.5, 0.76), 'top_5 is 0.76, which is no number of 8 images'),
-        ((0.5, 1.125), 'top_5 is 1.125, which is no number of 8 images'),
-        ((-0.125, 0.5), 'top_1 is -0.125, which is no number of 8 images'),
+        ((0.5 + 1.1e-6, 0.75), 'top_1 is 0.5000011, which is not a number of 8 images'),
+        ((0.5, 0.76), 'top_5 is 0.76, which is not a number of 8 images'),
+        ((0.5, 1.125), 'top_5 is 1.125, which is not a number of 8 images'),
+        ((-0.125, 0.5), 'top_1 is -0.125, which is not a number of 8 images'),
         ((0.75, 0.625), 'top_1 is above top_5'),
     ],
 )

@@ -88,9 +88,9 @@ def test_read__takes_a_checkpoint_of_the_first_format(tmp_path: Any) -> None:
             'no complete checkpoint or SavedModel is there. Name a checkpoint .*, the model_dir of a run',
         ),
         ('nothing.npz', None, 'no such file'),
-        ('text.ckpt', b'not a checkpoint', 'is no checkpoint, or is damaged'),
-        ('text.npz', b'not an archive', 'is no .npz file of arrays'),
-        ('a.bin', b'hello', r'is no checkpoint, or is damaged .* inception-v3 weights import FILE MODEL_DIR'),
+        ('text.ckpt', b'not a checkpoint', 'is not a checkpoint, or is damaged'),
+        ('text.npz', b'not an archive', 'is not a NumPy file of arrays'),
+        ('a.bin', b'hello', r'is not a checkpoint, or is damaged .* inception-v3 weights import FILE MODEL_DIR'),
         ('folder', 'folder', r'no complete checkpoint .* a SavedModel \(a numbered folder in an export_dir\)'),
     ],
 )
@@ -110,7 +110,7 @@ def test_read__refuses_damaged_and_incomplete_checkpoints(tmp_path: Any) -> None
     data = tmp_path / 'model.ckpt-3.data-00000-of-00001'
     whole = data.read_bytes()
     data.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
-    with pytest.raises(WeightsError, match=r'model\.ckpt-3 is no checkpoint, or is damaged'):
+    with pytest.raises(WeightsError, match=r'model\.ckpt-3 is not a checkpoint, or is damaged'):
         sources.read(str(tmp_path))
     data.write_bytes(whole[:-4])
     with pytest.raises(WeightsError, match='is damaged'):

@@ -23,7 +23,7 @@ IMAGES = 'arr_0'
 _AXES, _CHANNELS = 4, 3
 # A ZIP archive's last record, 22 bytes and a comment, is within this many bytes of its end.
 _END_BYTES = (1 << 16) + 22
-_KIND = '.npz file of arrays'
+_KIND = 'NumPy file of arrays'
 
 
 class Archive(NamedTuple):
@@ -84,5 +84,5 @@ def _opened(path: str) -> Iterator[Tuple[Any, Any]]:
     with zipfile.ZipFile(path) as archive, archive.open(f'{IMAGES}.npy') as file:
         if np.lib.format.read_magic(file) != (1, 0):
             # Later versions of the format have headers of up to 4 GiB, for arrays of records.
-            raise ValueError(f'{IMAGES} is no array of numbers')
+            raise ValueError(f'{IMAGES} is not an array of numbers')
         yield np.lib.format.read_array_header_1_0(file), file

@@ -80,7 +80,7 @@ def _factor(covariance: np.ndarray) -> np.ndarray:
     rounding = max(values.max(), 0.0) * len(values) * np.finfo(np.float64).eps
     # A covariance that was stored in float32 has larger rounding errors.
     if values.min() < -1e-5 * max(values.max(), np.finfo(np.float64).tiny):
-        raise ScoreError(f'a matrix with the eigenvalue {values.min():.3g} is no covariance')
+        raise ScoreError(f'a matrix with the eigenvalue {values.min():.3g} is not a covariance')
     kept = values > rounding
     kept[-1] = True
     return vectors[:, kept] * np.sqrt(np.maximum(values[kept], 0.0))

@@ -40,7 +40,7 @@ _NOT_CHECKED = (
     'the region of the buckets, which should be that of the TPU VM',
     'data beyond the first file of each split; inception-v3 audit reads all files',
     "the layouts and the memory that the TPU's compiler chooses, and the speed of the run: an estimate of activations "
-    'below the memory is no promise that the step fits',
+    'below the memory does not guarantee that the step fits',
 )
 _NOT_CHECKED_OF_GPUS = (
     'the GPUs: their number, type, driver, CUDA and memory; the graphs were built for devices of a CPU, without the '

@@ -242,7 +242,7 @@ def to_ours(arrays: Mapping[str, np.ndarray], entries: Sequence[Entry], path: st
     """Converts arrays of another framework to float32 arrays by our names.
 
     Raises:
-      WeightsError: a variable is missing, is no array of finite floating-point numbers, or has another shape.
+      WeightsError: a variable is missing, is not an array of finite floating-point numbers, or has another shape.
     """
     problems = []
     values: Values = {}

@@ -44,12 +44,12 @@ def read(path: str) -> List[str]:
     try:
         text = sources.content_of(path, flag, inputs.TEXT_BYTES).decode('utf-8-sig').strip()
     except UnicodeDecodeError as error:
-        raise WeightsError(f'{flag}: is no text in UTF-8 ({shown(error)}). {_FORMS}')
+        raise WeightsError(f'{flag}: is not text in UTF-8 ({shown(error)}). {_FORMS}')
     if text.startswith(('{"', '[')) or re.match(r'\{\s*"', text):
         try:
             content = from_json(text, lambda value: value)
         except ValueError as error:
-            raise WeightsError(f'{flag}: is no JSON ({shown(error)}). {_FORMS}')
+            raise WeightsError(f'{flag}: is not JSON ({shown(error)}). {_FORMS}')
         names = in_settings(content, flag) if isinstance(content, dict) else None
         names = names if names is not None else of_value(content, flag)
         if names is None:

@@ -79,7 +79,7 @@ def beside(path: str) -> List[Description]:
                 settings = from_json(sources.content_of(own, own, inputs.TEXT_BYTES), lambda value: value)
             except ValueError as error:
                 raise WeightsError(
-                    f'{own}: is no JSON ({shown(error)}). Mend the file, or move the weights away from it.'
+                    f'{own}: is not JSON ({shown(error)}). Mend the file, or move the weights away from it.'
                 )
             if isinstance(settings, dict) and any(mark in settings for mark in _MARKS):
                 _check_network(settings, own)

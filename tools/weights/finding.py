@@ -99,7 +99,7 @@ def _only(path: str, paths: List[str], folder: str) -> str:
 
 
 def _unpacked(path: str, folder: str) -> bool:
-    """Unpacks the regular files of a tar archive into a folder; False if the file is no archive.
+    """Unpacks the regular files of a tar archive into a folder; False if the file is not an archive.
 
     Members that lie outside of the archive's folder, links and devices are left out.
     """

@@ -241,7 +241,7 @@ def test_table__finds_its_columns_and_the_files_of_its_names(text: str, columns:
         ('image,label\nflat/a.jpg,x\nb.png,y\n', ('', ''), 'or name the folder in which the paths of the table begin'),
         ('PK\x03\x04', ('', ''), 'is a workbook or an archive: save its sheet as "CSV UTF-8".'),
         ('image,label\n,x\n', ('', ''), 'labels.csv, line 2: has no file.'),
-        ('image,label\na,x\n"b', ('', ''), 'is no CSV file in UTF-8'),
+        ('image,label\na,x\n"b', ('', ''), 'is not a CSV file in UTF-8'),
         ('image,label\na,x\nsub/c,x\na,y\n', ('', ''), '1 file with several labels: {}/a.jpg (x, y). Keep one row'),
         (
             'image,label\nd.jpg,x\na.jpg,y\n',
@@ -262,7 +262,7 @@ def test_a_table_that_is_not_utf_8_or_missing_is_refused(flat: pathlib.Path) -> 
     for content in (None, b'a,b\na.jpg,caf\xe9\n'):
         if content:
             table.write_bytes(content)
-        with pytest.raises(DataError, match=r'labels\.csv: (cannot be read: No such file|is no CSV file in UTF-8)'):
+        with pytest.raises(DataError, match=r'labels\.csv: (cannot be read: No such file|is not a CSV file in UTF-8)'):
             image_sets.find(str(flat), labels=LabelFile(str(table)))
 
 

@@ -138,7 +138,7 @@ def test_read__names_weights_of_another_graph(tmp_path: Any) -> None:
     assert 'TF-Slim' in found and 'InceptionV3/Logits/Conv2d_1c_1x1/biases has the shape [4], not [5]' in found
     infinite = {**values, 'InceptionV3/Conv2d_1a_3x3/weights': np.full([3, 3, 2, 3], np.nan, np.float32)}
     assert 'conv/conv2d_params has values that are not finite' in problem('nan.pb', frozen_graph(infinite))
-    assert 'is no frozen graph' in problem('text.pb', b'no graph at all')
+    assert 'is not a frozen graph' in problem('text.pb', b'no graph at all')
     assert 'must end in .pb, .pth, .pt or .npz' in problem('weights.h5', b'')
     with pytest.raises(WeightsError, match='no such file'):
         graph_2015.read(str(tmp_path / 'missing.pb'), shapes, '--weights=FILE')

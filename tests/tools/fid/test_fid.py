@@ -242,7 +242,7 @@ def test_archives__that_are_no_images_or_damaged_are_refused(made: str, tmp_path
     ):
         pathlib.Path(path).write_bytes(damaged)
         code, _, err = run(path, weights)
-        assert code == FIX and 'a.npz: is no .npz file of arrays, or is damaged' in err and 'Traceback' not in err
+        assert code == FIX and 'a.npz: is not a NumPy file of arrays, or is damaged' in err and 'Traceback' not in err
 
 
 def test_pickles__are_refused_without_loading_them(tmp_path: Any) -> None:

@@ -93,5 +93,5 @@ def test_inception_score__has_the_limits_of_its_definition() -> None:
 
 
 def test_frechet_distance__refuses_a_matrix_that_is_no_covariance() -> None:
-    with pytest.raises(ScoreError, match='is no covariance'):
+    with pytest.raises(ScoreError, match='is not a covariance'):
         formulas.frechet_distance(Statistics(np.zeros(3), np.diag([1.0, -0.5, 1])), Statistics(np.zeros(3), np.eye(3)))

@@ -139,7 +139,7 @@ def test_unreadable_images__are_reported_and_others_classified(
             (line,) = [line for line in lines if f'{name}: ' in line]
             assert problem in line
     (skipped,) = [line for line in err if line.startswith('skipped')]
-    assert skipped.startswith('skipped 1 files that are no images') and skipped.endswith('notes.txt')
+    assert skipped.startswith('skipped 1 files that are not images') and skipped.endswith('notes.txt')
     assert f'{len(problems)} of {len(found)} images could not be classified' in err
     assert not any('Traceback' in line for line in err)
     # JSON output preserves the bytes of file names.

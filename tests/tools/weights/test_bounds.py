@@ -93,7 +93,9 @@ def test_hdf5__holds_its_own_values_and_no_more(name: str, ending: str, tmp_path
 
     content = keras_file(change)
     content = archived(content, zipfile.ZIP_STORED) if ending == 'keras' else content
-    check_refused(foreign.read, tmp_path / f'a.{ending}', content, f'is no file of weights, or is damaged .*{message}')
+    check_refused(
+        foreign.read, tmp_path / f'a.{ending}', content, f'is not a file of weights, or is damaged .*{message}'
+    )
 
 
 def test_hdf5__with_a_group_in_itself_ends_no_walk() -> None:
@@ -142,7 +144,7 @@ NPZ_FILES = {
 @pytest.mark.parametrize('name', [*NPZ_FILES])
 def test_npz__with_a_false_header_is_refused(name: str, tmp_path: Any) -> None:
     (tmp_path / 'a.npz').write_bytes(NPZ_FILES[name])
-    with pytest.raises(WeightsError, match=r'a\.npz: is no \.npz file of arrays, or is damaged'):
+    with pytest.raises(WeightsError, match=r'a\.npz: is not a NumPy file of arrays, or is damaged'):
         sources.read(str(tmp_path / 'a.npz'))
 
 

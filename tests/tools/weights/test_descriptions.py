@@ -265,7 +265,7 @@ def test_beside__leaves_files_of_other_programs_alone(content: str, tmp_path: An
     (tmp_path / 'config.json').write_text(content)
     assert descriptions.beside(str(tmp_path / 'a.pth')) == []
     (tmp_path / 'preprocessor_config.json').write_text('{')
-    with pytest.raises(WeightsError, match=r'preprocessor_config.json: is no JSON .*\. Mend the file'):
+    with pytest.raises(WeightsError, match=r'preprocessor_config.json: is not JSON .*\. Mend the file'):
         descriptions.beside(str(tmp_path / 'a.pth'))
 
 
@@ -345,7 +345,7 @@ def test_labels__are_read_in_the_forms_of_published_lists(name: str, tmp_path: A
 def test_labels__of_lines_have_numbers_if_these_are_of_all_classes(text: str, names: Any, tmp_path: Any) -> None:
     (tmp_path / 'a.txt').write_text(text)
     if names is None:
-        with pytest.raises(WeightsError, match='is no JSON'):
+        with pytest.raises(WeightsError, match='is not JSON'):
             class_names.read(str(tmp_path / 'a.txt'))
     else:
         assert class_names.read(str(tmp_path / 'a.txt')) == names
@@ -385,8 +385,8 @@ def test_labels__keep_the_words_of_kaggles_list(tmp_path: Any) -> None:
 
 BAD_LISTS: Dict[str, Any] = {
     'empty.txt': (b'\n', 'is empty'),
-    'image.txt': (b'\xff\xd8\xff', 'is no text in UTF-8'),
-    'broken.json': (b'{"0": ', 'is no JSON'),
+    'image.txt': (b'\xff\xd8\xff', 'is not text in UTF-8'),
+    'broken.json': (b'{"0": ', 'is not JSON'),
     'gap.json': (b'{"0": "a", "2": "b"}', 'none of class 1'),
     'numbers.json': (b'[1, 2]', 'has no names of classes'),
     'table.csv': (b'file,label\na.jpg,cat\n', 'its first line, file,label, is the header of a table'),

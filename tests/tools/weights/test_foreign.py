@@ -301,7 +301,7 @@ FLOATS = np.zeros([9, 76], np.float32)
 # The content of each, of which there is no file if it is empty.
 BAD: Dict[str, Any] = {
     'missing.pth': (lambda: b'', 'no such file'),
-    'short.pth': (lambda: of_torch()[:5000], 'is no file of weights, or is damaged'),
+    'short.pth': (lambda: of_torch()[:5000], 'is not a file of weights, or is damaged'),
     'other.pth': (lambda: state_dicts.write({'a.weight': NAN}), 'the weights of another network'),
     'nan.pth': (lambda: of_torch(Conv2d_1a_3x3__bn__bias=NAN), r'3x3\.bn\.bias has values that are not finite'),
     'lacks.pth': (lambda: of_torch(Conv2d_2a_3x3__bn__bias=None), r'Conv2d_2a_3x3\.bn\.bias is missing'),
@@ -317,14 +317,14 @@ BAD: Dict[str, Any] = {
     ),
     'text.safetensors': (
         lambda: b'hello, hello, hello',
-        'is no file of weights, or is damaged .*Name a checkpoint, a model_dir',
+        'is not a file of weights, or is damaged .*Name a checkpoint, a model_dir',
     ),
     'short.safetensors': (
         lambda: state_dicts.write_safetensors(torch_arrays())[:-9],
-        'is no file of weights, or is damaged .*[Ii]ncomplete',
+        'is not a file of weights, or is damaged .*[Ii]ncomplete',
     ),
-    'text.h5': (lambda: b'hello', 'is no file of weights, or is damaged'),
-    'short.h5': (lambda: keras_file()[:9000], 'is no file of weights, or is damaged'),
+    'text.h5': (lambda: b'hello', 'is not a file of weights, or is damaged'),
+    'short.h5': (lambda: keras_file()[:9000], 'is not a file of weights, or is damaged'),
     'vgg16.h5': (
         lambda: of_keras(13, 3),
         'it has 13 convolutions, 0 normalizations and 3 dense layers, not 94, 94 and one',

@@ -130,7 +130,7 @@ def test_foreign__reads_a_model_with_a_configuration(tmp_path: Any, monkeypatch:
 @pytest.mark.parametrize('config', [{}, {'config': {}}, [], {'config': {'layers': [{'class_name': 'Conv2D'}]}}])
 def test_foreign__of_a_damaged_configuration_is_one_message(config: Any, tmp_path: Any, monkeypatch: Any) -> None:
     path = written(tmp_path / 'a.h5', [config], monkeypatch)
-    with pytest.raises(WeightsError, match=r'a\.h5: is no model of Keras, or is damaged'):
+    with pytest.raises(WeightsError, match=r'a\.h5: is not a model of Keras, or is damaged'):
         foreign.read(path)
 
 

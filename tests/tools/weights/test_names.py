@@ -325,11 +325,11 @@ def test_archive__writes_nothing_outside_and_is_bounded(tmp_path: Any, monkeypat
         read(tmp_path / 'a.tar.gz')
     assert not os.path.exists(str(tmp_path / 'escaped.pth'))
     monkeypatch.setattr(sources, '_SMALL', 1000)
-    with pytest.raises(WeightsError, match=r'is no tar archive, or is damaged .*its tensors need 65,536 bytes'):
+    with pytest.raises(WeightsError, match=r'is not a tar archive, or is damaged .*its tensors need 65,536 bytes'):
         read(tmp_path / 'a.tar.gz')
     whole = (tmp_path / 'a.tar.gz').read_bytes()
     (tmp_path / 'a.tar.gz').write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(WeightsError, match='is no tar archive, or is damaged'):
+    with pytest.raises(WeightsError, match='is not a tar archive, or is damaged'):
         read(tmp_path / 'a.tar.gz')
 
 

@@ -28,7 +28,7 @@ WHOLE = state_dicts.write({'a': np.arange(4, dtype=np.float32).reshape(2, 2)})
 
 
 def problem(content: bytes) -> str:
-    refused = pytest.raises(WeightsError, match=r'^FILE: is no state dict, or is damaged')
+    refused = pytest.raises(WeightsError, match=r'^FILE: is not a state dict, or is damaged')
     with refused as caught, damage_explained('FILE', 'state dict'):
         state_dicts.read(content)
     return str(caught.value)

@@ -299,13 +299,13 @@ class _Beside(NamedTuple):
 
     tables: List[ImageTable]  # The tables that name images.
     others: List[str]  # The paths of those that this program does not read.
-    files: List[str]  # The paths of all files that are no images.
+    files: List[str]  # The paths of all files that are not images.
     lists: List[str]  # The paths of those that are named like splits.
     archives: List[str]
 
     @classmethod
     def of(cls, tree: Folder, whole: Folder, left_out: Sequence[Tuple[str, str]]) -> '_Beside':
-        """Looks at the files that are no images, in the folder, on the way down, and in the folders of these."""
+        """Looks at the files that are not images, in the folder, on the way down, and in the folders of these."""
         depth = whole.path.count(os.sep) + 1
         near = [path for path, reason in left_out if reason == _NOT_AN_IMAGE and path.count(os.sep) <= depth + 1]
         texts = [path for path in near if path.lower().endswith(_TEXTS)]

@@ -36,7 +36,7 @@ _MAY_BE_MISSING = {'none', 'unknown', '?', '-', 'undefined'}
 _NUMBER = r'-?\d+(?:\.\d+)?'
 _WITH_BOXES = re.compile(rf'(?:\S*[^\s\d.-]\S*(?: +{_NUMBER}){{4}}(?: +|$))+')
 _ONE_HOT = {'0': False, '0.0': False, '1': True, '1.0': True}
-# Beginnings of files that are no text, with the way to one.
+# Beginnings of files that are not text, with the way to one.
 _OTHER_FORMATS = (
     (b'PK\x03\x04', 'is a workbook or an archive: save its sheet as "CSV UTF-8"'),
     (b'\xd0\xcf\x11\xe0', 'is a workbook: save its sheet as "CSV UTF-8"'),
@@ -165,8 +165,8 @@ def _read(table: LabelFile) -> List[Row]:
         raise DataError(f'{table.named}: cannot be read: {error.strerror}.')
     except (UnicodeDecodeError, csv.Error) as error:
         raise DataError(
-            f'{table.named}: is no CSV file in UTF-8: {shown(error)}. If it has another encoding, convert it: iconv -f '
-            'latin1 -t utf-8 FILE > labels.csv.'
+            f'{table.named}: is not a CSV file in UTF-8: {shown(error)}. If it has another encoding, convert it: iconv '
+            '-f latin1 -t utf-8 FILE > labels.csv.'
         )
     if not rows:
         raise DataError(f'{table.named}: its first row must have the names of the columns, and has none: it is empty.')
