@@ -71,6 +71,7 @@ def bad_tar_dir(pieces: List[Photo], tmp_path_factory: Any) -> pathlib.Path:
     labels = {name[:2]: b'1' for name, _ in images if name[:2] != '08'}
     labels['05'] = b'6'
     files = [*images, *((f'{key}.cls', label) for key, label in labels.items()), ('README', b'?')]
+    files += [('09.json', b'{}'), ('09.txt', b'')]
     write_tar(data_dir / 'train-00000.tar', sorted(files))
     (data_dir / 'train-00001.tar').write_bytes(b'a text' * 99)
     path = pathlib.Path(write_tar(data_dir / 'train-00003.tar', [('a.jpg', jpeg), ('a.cls', b'2'), ('b.jpg', jpeg)]))

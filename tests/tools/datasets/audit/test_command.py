@@ -29,8 +29,9 @@ def test_flags_of_the_source__choose_files_and_labels(good_dir: pathlib.Path, go
 
 
 def test_table__shows_content_and_problems(bad_dir: pathlib.Path) -> None:
-    done = run(audit.main, bad_dir)
+    done = run(audit.main, bad_dir, '--croissant')
     assert (done.returncode, done.stderr) == (2, '')
+    assert not (bad_dir / 'croissant.json').exists(), 'the data set has errors'
     text = ' '.join(done.stdout.split())
     for expected in ('train validation', f'records {10 + len(DAMAGES) + 2} 5', '1 cat 2 1', 'undecodable 3 0'):
         assert expected in text, text
@@ -52,6 +53,7 @@ def test_audit__reads_tar_shards_and_names_their_flag(tar_dir: pathlib.Path, bad
         (['/no/such/folder'], '--data_dir=/no/such/folder: no such folder'),
         (['DIR', '--num_classes=1'], '--num_classes: 1: must be '),
         ([], 'name the folder of the data set'),
+        (['.', '--train_files=a', '--train_files=b'], '--train_files: given 2 times'),
     ],
 )
 def test_usage_errors__give_a_message(arguments: List[str], expected: str) -> None:
@@ -63,24 +65,43 @@ def lines_of(report: Report) -> List[str]:
     return [' '.join(line.split()) for line in audit.lines_of(report)]
 
 
-def test_table__shows_fewest_and_most_images_and_the_measures(good: Report) -> None:
+def test_table__is_complete_with_the_fewest_and_the_most_images(good: Report) -> None:
     report = copy.deepcopy(good)
     classes = [{'label': n, 'name': f'[{n}]', 'train': n, 'validation': 0} for n in range(1, 31)]
-    report['classes'] = [{'label': 0, 'name': 'background', 'train': 0, 'validation': 0}, *classes]
-    train = report['splits']['train']
-    train.update(missing_files=['train-00003-of-00004'], width={'min': 1, 'median': 20.5, 'max': 3000})
-    report['splits']['validation']['width'] = {'min': None, 'median': None, 'max': None}
+    # The background has images here.
+    report['classes'] = [{'label': 0, 'name': 'background', 'train': 0, 'validation': 5}, *classes]
+    none = {'min': None, 'median': None, 'max': None}
+    report['splits']['train'].update(
+        missing_files=['train-00003-of-00004'],
+        width={'min': 1, 'median': 20.5, 'max': 3000},
+        height={'min': 4, 'median': 5.0, 'max': 6000},
+        encoded_bytes={'min': 500, 'median': 1234.0, 'max': 5_678_900, 'total': 12_345_678},
+        formats={'PNG': 1, 'JPEG': 1400},
+        boxes={'boxes': 1020, 'outside': 3},
+    )
+    report['splits']['validation'].update(
+        width=none,
+        height=none,
+        encoded_bytes={**none, 'total': 0},
+        formats={'GIF': 5},
+        boxes={'boxes': 6, 'outside': 0},
+    )
     report['duplicates'].update(train=1, validation=2, between=3)
-    report.update(name='[pieces]', seconds=2.5, records_per_second=1234)
-    lines = lines_of(report)
-    rows = [line for line in lines if line.endswith(' 0') and '[' in line]
-    assert [int(row.split()[0]) for row in rows] == [*range(1, 13), *range(19, 31)]
-    assert '… 6 classes between' in lines and not [line for line in lines if 'background' in line]
-    assert lines[0] == f'[pieces], {report["data_dir"]}'
-    assert 'files 3 of 4 2' in lines and 'width, px: min, median, max 1 20 3,000 -' in lines
-    assert 'copies 1 within train, 2 within validation, 3 between them' in lines
-    assert 'read in 2.5 s, 1,234 records/s' in lines
-    assert lines[-1] == 'can be trained on'
+    report['fingerprint'] = {'taken': 'abc', 'agree': None}
+    report.update(name=None, data_dir='/data', seconds=2.5, records_per_second=1234)
+    assert lines_of(report) == [
+        *('/data', '', 'train validation', 'files 3 of 4 2', 'records 15 5'),
+        *('width, px: min, median, max 1 20 3,000 -', 'height, px 4 5 6,000 -', 'image, kB 0.5 1.2 5,678.9 -'),
+        *('all images, MB 12.3 0.0', 'GIF 0 5', 'JPEG 1,400 0', 'PNG 1 0', 'bounding boxes 1,020 6'),
+        *('bad files 0 0', 'bad fields 0 0', 'undecodable 0 0', 'bad boxes 0 0', 'left out 0 0', 'damaged 0 0'),
+        *('rotated 0 0', '', 'class train validation', '0 background 0 5'),
+        *(f'{n} [{n}] {n} 0' for n in range(1, 12)),
+        '… 7 classes between',
+        *(f'{n} [{n}] {n} 0' for n in range(19, 31)),
+        *('', 'fingerprint abc (dataset.json has none)'),
+        'copies 1 within train, 2 within validation, 3 between them',
+        *('read in 2.5 s, 1,234 records/s', 'can be trained on'),
+    ]
 
 
 def test_table__lists_findings(good: Report) -> None:
@@ -88,7 +109,8 @@ def test_table__lists_findings(good: Report) -> None:
     report['splits']['train']['bad_fields']['count'] = 1030
     report.update(can_be_trained_on=False, errors=['a', '[b]'], warnings=['c'])
     lines = lines_of(report)
-    assert 'bad fields 1,030 0' in lines
+    assert lines[0] == f'pieces, {report["data_dir"]}' and 'bad fields 1,030 0' in lines
+    assert not [line for line in lines if 'background' in line]
     assert [line for line in lines if line.startswith(('error ', 'warning '))] == ['error a', 'error [b]', 'warning c']
     assert lines[-1] == 'cannot be trained on: 2 errors, 1 warning'
     report.update(can_be_trained_on=True, errors=[], warnings=['c', 'd'])

@@ -13,7 +13,7 @@ from data import records
 from data.formats import FORMATS
 from data.record_checker import RecordChecker
 from data.tar.shard import SampleChecker
-from data.tf_example import Fields
+from data.tf_example import CORNERS, Fields
 from tests.data.written_records import fingerprint_of
 from tests.support.bad_records import DAMAGES
 from tests.support.images import saved, with_orientation
@@ -60,7 +60,8 @@ def test_bad_records__are_found_at_their_positions(bad_dir: pathlib.Path) -> Non
     train = report['splits']['train']
     assert (places(train['bad_fields']), places(train['bad_boxes'])) == (bad_fields, bad_boxes)
     undecodable.append(10 + len(kinds) + 1)
-    assert places(train['undecodable']) == undecodable
+    # An image has one of the two problems.
+    assert places(train['undecodable']) == undecodable and train['damaged']['count'] == 0
     assert all(place['path'].endswith('train-00000-of-00001') for place in train['bad_fields']['first'])
     assert train['records'] == 10 + len(kinds) + 2
     assert report['splits']['validation']['bad_fields']['count'] == 0
@@ -175,6 +176,8 @@ def test_formats_and_fields__are_reported(pieces: List[Photo], tmp_path: pathlib
     images = [*(pieces[0]._replace(encoded=saved(photo.convert(mode), kind)) for kind, mode in kinds), pieces[1]]
     examples = [photo_example(photo) for photo in images]
     del examples[5].features.feature['image/filename']
+    for corner in CORNERS:
+        del examples[5].features.feature[f'image/object/bbox/{corner}']
     data_dir = written(tmp_path, images, pieces[15:])
     write(data_dir, records.TRAIN, examples, 3)
     train = report_of(data_dir)['splits']['train']
@@ -182,7 +185,8 @@ def test_formats_and_fields__are_reported(pieces: List[Photo], tmp_path: pathlib
     # Two records per file.
     assert [place['path'][-14:] for place in train['undecodable']['first']] == ['00001-of-00003', '00002-of-00003']
     assert places(train['undecodable']) == [1, 0]
-    assert train['fields']['image/filename'] == 5
+    lacking = {'image/filename', *(f'image/object/bbox/{corner}' for corner in CORNERS)}
+    assert train['fields'] == {name: 5 if name in lacking else 6 for name in examples[0].features.feature}
 
 
 def test_damaged_and_rotated_images_are_counted_as_warnings(pieces: List[Photo], tmp_path: pathlib.Path) -> None:
@@ -230,6 +234,41 @@ def test_findings__name_three_and_count_the_rest(good: Report) -> None:
     assert warning == 'other files, which are not read: 5: a, b, c and 2 more'
 
 
+def test_findings__say_what_differs_from_the_description(good: Report) -> None:
+    train, validation = (good['splits'][split] for split in ('train', 'validation'))
+    fields = {**train['fields'], 'image/class/text': 14, 'image/object/bbox/xmin': 1}
+    splits = {'train': {**train, 'fields': fields}, 'validation': {**validation, 'records_expected': 0}}
+    background, *others = good['classes']
+    classes = [
+        *({**background, 'validation': 1}, *others),
+        # Beyond the classes: its images are bad records.
+        {'label': 6, 'name': None, 'train': 0, 'validation': 2},
+    ]
+    errors, warnings = judge({**good, 'splits': splits, 'classes': classes, 'label_offset': 1})
+    assert len(errors) == 1 and 'give --label_offset=2, which is added' in errors[0]
+    assert warnings == [
+        'fields that some of the 15 train records lack: image/class/text (14)',
+        'validation records: 5; dataset.json says 0.',
+    ]
+    # The largest label of an image, which is not that of the classes that are assumed.
+    undescribed = {**good, 'name': None, 'classes': [*good['classes'], {**background, 'label': 1000}]}
+    undescribed['fingerprint'] = {**good['fingerprint'], 'agree': None}
+    for is_counted, assumed, flags in (
+        (False, 'the sizes of ImageNet', '--num_train_images=15 --num_eval_images=5 --num_classes=6'),
+        (True, "ImageNet's 1,001 classes", '--num_classes=6'),
+    ):
+        assert judge({**undescribed, 'is_counted': is_counted}) == (
+            [],
+            [f'no readable dataset.json: a run assumes {assumed}. The largest label is 5. Pass {flags}.'],
+        )
+    # At least two classes, the background and another, and the question what label 0 is.
+    alone = {**undescribed, 'is_counted': True, 'classes': [{**background, 'name': None, 'train': 15, 'validation': 5}]}
+    _, (assumed, label_0) = judge(alone)
+    assert assumed.endswith('The largest label is 0. Pass --num_classes=2.')
+    assert label_0.startswith('images with label 0, which is the background: 20. If it is a class, and the network')
+    assert len(judge({**alone, 'label_offset': 1})[1]) == 1
+
+
 def test_tar_shards__give_the_same_report_as_records(tar_dir: pathlib.Path, good: Report) -> None:
     report = report_of(tar_dir, data_format='tar')
     for key in ('name', 'fingerprint', 'classes', 'can_be_trained_on', 'errors', 'warnings', 'other_files'):
@@ -245,7 +284,7 @@ def test_bad_samples__are_the_same_as_in_a_run(bad_tar_dir: pathlib.Path) -> Non
     report = report_of(bad_tar_dir, 6, 'tar')
     assert not report['can_be_trained_on']
     train = report['splits']['train']
-    # 06 has two images, 07 none, 08 no label. README belongs to no sample.
+    # 06 has two images, 07 none, 08 no label. README and the files of 09 belong to no sample.
     assert places(train['undecodable']) == [2, 3]
     assert places(train['bad_fields']) == [4, 5, 6, 7, 8]
     assert [(place['path'][-9:], place['position']) for place in train['bad_files']['first']] == [
@@ -253,10 +292,10 @@ def test_bad_samples__are_the_same_as_in_a_run(bad_tar_dir: pathlib.Path) -> Non
         ('00003.tar', 1),
     ]
     assert (train['records'], report['splits']['validation']['records']) == (10, 1)
-    (left_out,) = train['left_out']['first']
-    assert (left_out['position'], left_out['problem'], train['left_out']['count']) == (8, 'README.', 1)
-    warning = 'files in the train shards that belong to no sample, and are left out: 1. '
-    assert [warned[-15:] for warned in report['warnings'] if warned.startswith(warning)] == ['ecord 8: README']
+    left_out = [(place['position'], place['problem']) for place in train['left_out']['first']]
+    assert left_out == [(9, 'README.'), (9, '09.json.'), (9, '09.txt.')] and train['left_out']['count'] == 3
+    warning = 'files in the train shards that belong to no sample, and are left out: 3. '
+    assert [warned[-15:] for warned in report['warnings'] if warned.startswith(warning)] == ['ecord 9: 09.txt']
     assert train['missing_files'] == ['train-00002.tar']
     # The image of a sample without a valid label is not decoded; the label of 05 is 6.
     assert train['formats'] == {'JPEG': 3, 'PPM': 2, 'unknown': 1}

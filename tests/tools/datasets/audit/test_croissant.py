@@ -3,6 +3,7 @@
 import hashlib
 import json
 import pathlib
+import re
 import shutil
 from typing import Any, Dict
 
@@ -74,14 +75,44 @@ def test_label_offset__makes_labels_no_classes(data_dir: str, good: Report) -> N
     assert not [field for field in fields if 'references' in field]
 
 
+def test_fields_and_labels__are_those_of_the_flags() -> None:
+    # Of TFRecord files with their own keys; other fields are left out.
+    source = Source('data', fields=Fields('jpg', 'n'))
+    found = ['image/object/class/label', 'jpg', 'n', 'unknown']
+    (file_set,), (record_set,) = croissant._of_tfrecords(source, 'train', ['train-00-of-02', 'train-01-of-02'], found)
+    assert file_set['includes'] == ['train-*-of-*']
+    assert [(f['name'], f['dataType'], f.get('repeated'), f.get('references')) for f in record_set['field']] == [
+        ('image/object/class/label', 'sc:Integer', True, None),
+        ('jpg', 'sc:ImageObject', None, None),
+        ('n', 'sc:Integer', None, {'field': {'@id': 'classes/label'}}),
+    ]
+    # Of tar shards: images of all shards, by their keys, with a label of its own file, or in a JSON file.
+    for label, names in (('txt', ['train', 'train-labels']), ('json:n', ['train'])):
+        source = Source('data', 'tar', fields=Fields(label=label))
+        file_sets, record_sets = croissant._of_tar(source, 'train', ['a.tar', 'b.tar'], [])
+        assert [each['@id'] for each in record_sets] == names
+        assert [(each['@id'], each['containedIn']) for each in file_sets] == [
+            (f'{name}-files', [{'@id': 'a.tar'}, {'@id': 'b.tar'}]) for name in names
+        ]
+        assert file_sets[-1]['includes'] == (['*.txt'] if label == 'txt' else ['*.jpg', '*.jpeg', '*.png', '*.ppm'])
+        for each in record_sets:
+            key, content = each['field']
+            assert content['source']['extract'] == {'fileProperty': 'content'}
+            assert re.match(key['source']['transform']['regex'], '00.a.cls')[1] == '00'  # type: ignore[index]
+
+
 def test_command__describes_tar_shards_that_mlcroissant_reads(tar_dir: pathlib.Path, tmp_path: pathlib.Path) -> None:
     data_dir = pathlib.Path(shutil.copytree(str(tar_dir), str(tmp_path / 'data')))
-    done = run(audit.main, data_dir, '--data_format=tar', '--croissant', '--release=1.0.0')
+    given = ['--release=1.0.0', '--url=https://example.org', '--citation=Me, 2020', '--published=2020-01-31']
+    done = run(audit.main, data_dir, '--data_format=tar', '--croissant', *given)
     assert done.returncode == 0, done.stderr
     path = data_dir / 'croissant.json'
+    content = json.loads(path.read_text())
+    properties = {'version': '1.0.0', 'url': 'https://example.org', 'citeAs': 'Me, 2020', 'datePublished': '2020-01-31'}
+    assert {name: content.get(name) for name in properties} == properties
     checked = 'valid, says mlcroissant' if IS_2_15 else "unchecked: pip install 'inception-v3-tpu[archive]' on Python"
     assert f'{path} ({checked}' in done.stdout
-    assert done.stdout.count('not given: --license, --url, --citation, --published\n') == 1
+    assert done.stdout.count('; not given: --license\n') == 1
     if IS_2_15:
         import mlcroissant
 
