@@ -274,9 +274,10 @@ def test_command__has_the_documented_defaults(tmp_path: pathlib.Path, monkeypatc
 
 def test_from_folder__writes_training_images_alone(folder: pathlib.Path, tmp_path: pathlib.Path) -> None:
     data_dir = tmp_path / 'records'
-    done = run_from_folder(folder, data_dir, '--validation_fraction=0')
+    done = run_from_folder(f'{folder}/', data_dir, '--validation_fraction=0')
     assert done.stdout == f'50 training and 0 validation images of 5 classes in {data_dir}\n'
-    assert not [*data_dir.glob('validation-*')]
+    info = dataset_info.read(str(data_dir))
+    assert info and info.name == 'images' and not [*data_dir.glob('validation-*')]
     # The audit expects no validation files, and takes the same fingerprint.
     report = audit(Source(str(data_dir)), None, 1, lambda what, total: lambda done: None)
     assert report['can_be_trained_on'] and report['fingerprint']['agree']

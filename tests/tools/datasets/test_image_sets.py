@@ -10,7 +10,7 @@ from data import dataset_info
 from data.records import DataError
 from tests.data.written_records import stored
 from tests.tools.datasets.image_folders import SPLITS, import_folder, refusal, save
-from tools.datasets.from_folder import image_sets
+from tools.datasets.from_folder import image_sets, tables
 from tools.datasets.from_folder.tables import LabelFile
 
 Found = List[List[str]]
@@ -52,11 +52,11 @@ def test_splits_are_known_by_their_names(train: str, validation: str, tmp_path: 
 
 
 def test_test_images_beside_validation_images_are_left_out(tmp_path: pathlib.Path) -> None:
-    images = image_sets.find(plant(tmp_path, in_classes('train', 'test', 'val')))
+    images = image_sets.find(plant(tmp_path, in_classes('train', 'Test', 'val')))
     assert [len(split) for split in images.splits] == [2, 2]
     assert all('/val/' in image.path for image in images.splits[1])
     reason = 'a test image beside validation images'
-    assert images.left_out == [(f'{tmp_path}/test/{name}/test.jpg', reason) for name in ('cat', 'dog')]
+    assert images.left_out == [(f'{tmp_path}/Test/{name}/Test.jpg', reason) for name in ('cat', 'dog')]
 
 
 @pytest.mark.parametrize(
@@ -186,6 +186,8 @@ def classes_in_table(flat: pathlib.Path, *arguments: Any) -> Dict[str, str]:
         ('a,x\nb,y\nsub/c,x\nimage,y\n', ('', '')),
         ('1,a,x\n1,b,y\n1,sub/c,x\n1,image,y\n', ('2', '3')),
         ('id,size,breed\na,1,x\nb,1,y\nsub/c,1,x\nimage,1,y\n', ('1', '3')),
+        # A number that is a column's name is that name.
+        ('2,file,3\nx,a,7\ny,b,7\nx,sub/c,7\ny,image,7\n', ('file', '2')),
         # Other delimiters; Excel names its own.
         ('sep=;\r\nfile;label\r\na;x\r\nb;y\r\nsub/c;x\r\nimage;y\r\n', ('', '')),
         ('file|label\na|x\nb|y\nsub/c|x\nimage|y\n', ('', '')),
@@ -214,6 +216,10 @@ def test_table__finds_its_columns_and_the_files_of_its_names(text: str, columns:
             '2 rows of {}/labels.csv without a label: b (line 3), sub/c (',
         ),
         ('x,label\na,label\n', ('', ''), 'its first row has a label. It must have the names of the columns. Add'),
+        ('x,caf\u00e9\na,cafe\u0301\n', ('', ''), 'its first row has a label. '),
+        # A column that names a few images, and two that name all.
+        ('one,two,label\na,1,x\nq,2,y\nr,3,x\n', ('', 'label'), 'and has one, two, label. Name'),
+        ('one,two,label\na,b,x\nb,a,y\n', ('', 'label'), 'and has one, two, label. Name'),
         (
             'a.jpg,x,1\nb.png,y,2\n',
             ('', ''),
@@ -225,6 +231,9 @@ def test_table__finds_its_columns_and_the_files_of_its_names(text: str, columns:
             'by their numbers: --file_column=1 --label_column=2. Column image na',
         ),
         ('image,p,q\na,0.5,0.5\n', ('', ''), 'and has image, p, q. Name'),
+        ('image,p,q\na,1\nb,0,1\n', ('', ''), 'and has image, p, q. Name'),
+        ('sep=;\r\nimage;label\r\na;x\r\nb;\r\n', ('', ''), 'without a label: b (line 4). Supply the labels'),
+        ('{"a": "x"}', ('', ''), 'is a JSON file: write a CSV file with the columns file and label.'),
         (
             'image,p,q\na,0,1\nb,1,1\n',
             ('', ''),
@@ -333,6 +342,12 @@ def test_validation_labels_are_in_a_table_of_their_own(tmp_path: pathlib.Path, f
     assert [[image.class_name for image in images] for images in other.splits] == [['cat', 'dog'], ['cat']]
     third = image_sets.find(str(flat), f'{classes}/train', labels=LabelFile(str(train)), skip_missing=True)
     assert [[image.class_name for image in images] for images in third.splits] == [['cat', 'dog'], ['cat', 'dog']]
+    # Images that are missing in either are left out, and count as lost for training alone.
+    for path, row in ((train, 'y.jpg,dog\n'), (validation, 'z.jpg,cat\n')):
+        path.write_text(path.read_text() + row)
+    fewer = image_sets.find(str(flat), skip_missing=True, **tables)
+    assert (fewer.splits, [each.path for each in fewer.missing]) == (both.splits, [f'{flat}/y.jpg'])
+    validation.write_text('file,label\nc,cat\n')
     # The folder `val` of a folder with `train`; without such folders, there is none to look in.
     (tmp_path / 'classes' / 'val').mkdir()
     (flat / 'sub' / 'c.jpg').rename(tmp_path / 'classes' / 'val' / 'c.jpg')
@@ -363,18 +378,75 @@ def test_labels_that_are_unusual_are_remarked_on(flat: pathlib.Path) -> None:
     assert remarks('golden retriever', 'pug', 'rust scab', 'pug') == []
 
 
+OTHER_SPLITS = (
+    'column subset would be used if it had these values alone: train, with validation, val, valid, dev, eval or test '
+    'beside it'
+)
+
+
+@pytest.mark.parametrize(
+    ('text', 'columns', 'no_splits', 'notes'),
+    [
+        (
+            'image,x,y\na,1,0\nb,0,1\n',
+            *(('', ''), False),
+            ['files are named in column image, and classes in x, y (1 of several columns)'],
+        ),
+        (
+            'a.jpg,x,7\nb.jpg,y,7\n',
+            *(('1', '2'), False),
+            ['files are named in column 1, and classes in 2; its first row is of an image', '1 column not used: 3'],
+        ),
+        (
+            'id,label,,subset\na,x,7,0\nb,y,8,1\n',
+            *(('1', '2'), False),
+            [
+                'files are named in column id, and classes in label; its first row has the names of the columns: id, '
+                'label,  and 1 more',
+                *('2 columns not used: (no name), subset', OTHER_SPLITS),
+            ],
+        ),
+        (
+            'id,label,subset\na,x,0\nb,y,1\n',
+            *(('id', 'label'), True),
+            ['files are named in column id, and classes in label', '1 column not used: subset'],
+        ),
+        (
+            'id,label,subset\na,x,train\nb,y,val\n',
+            *(('id', 'label'), False),
+            [
+                'files are named in column id, and classes in label',
+                'column subset divides the images; --no_splits divides them anew',
+            ],
+        ),
+    ],
+)
+def test_the_columns_of_a_table_are_said(
+    text: str, columns: Any, no_splits: bool, notes: List[str], tmp_path: pathlib.Path
+) -> None:
+    path = tmp_path / 'labels.csv'
+    path.write_text(text)
+    labels = tables.read(LabelFile(str(path), *columns), lambda name: name[:1] in ('a', 'b'), no_splits)
+    assert labels.notes == [f'{path}: {note}' for note in notes]
+
+
 def test_a_label_is_not_needed_for_test_images_beside_others(flat: pathlib.Path) -> None:
-    result = in_table(flat, 'file,label,split\na,x,train\nb,y,train\nsub/c,x,val\nimage,,test\n')
-    assert [len(images) for images in result.splits] == [2, 1]
+    rows = 'file,label,split\na,x,train\nb,y,train\nsub/c,x,val\nimage,,test\n'
+    # Nor is the image itself.
+    result = in_table(flat, f'{rows}gone.jpg,x,test\n')
+    assert [len(images) for images in result.splits] == [2, 1] and not result.missing
+    result = in_table(flat, f'{rows}gone.jpg,x,val\nlost.jpg,x,train\n', '', '', True)
+    assert [each.path for each in result.missing] == [f'{flat}/lost.jpg']
     with pytest.raises(DataError, match=r'1 row of .* without a label: image \(line 5\)'):
         in_table(flat, 'file,label,split\na,x,train\nb,y,train\nsub/c,x,val\nimage,,val\n')
 
 
-def test_a_table_in_utf_16_is_read(flat: pathlib.Path) -> None:
+def test_a_table_in_utf_16_and_another_unicode_form_is_read(flat: pathlib.Path) -> None:
     table = flat.parent / 'labels.txt'
-    table.write_bytes('file\tlabel\na\tcaf\u00e9\nb\ttea\n'.encode('utf-16'))
+    save(flat / 'cre\u0300me.jpg', 'cat', 8)
+    table.write_bytes('file\tlabel\na\tcaf\u00e9\nb\ttea\ncr\u00e8me\ttea\n'.encode('utf-16'))
     (images,) = image_sets.find(str(flat), labels=LabelFile(str(table))).splits
-    assert [image.class_name for image in images] == ['caf\u00e9', 'tea']
+    assert [image.class_name for image in images] == ['caf\u00e9', 'tea', 'tea']
 
 
 def test_a_name_of_several_files_is_refused(flat: pathlib.Path) -> None:
@@ -419,3 +491,6 @@ def test_a_class_that_loses_most_of_its_rows_is_refused(tmp_path: pathlib.Path) 
     (tmp_path / 'labels.csv').write_text('id,breed\n0,x\n1,x\n2,y\n3,y\nz.png,w\n')
     message = refusal(tmp_path / 'flat', labels=str(tmp_path / 'labels.csv'), skip_unreadable=True)
     assert f'cannot be used: w (1 of 1, as {tmp_path}/flat/z.png)' in message
+    (tmp_path / 'labels.csv').write_text('id,breed\n0,x\n1,x\n')
+    message = refusal(tmp_path / 'flat', labels=str(tmp_path / 'labels.csv'))
+    assert 'all training images are of one class, x. There must be two or more.' in message

@@ -118,7 +118,7 @@ TINY = of(
                 texts=[('truth.csv', 'image,MEL,NV\nI00000,1.0,0.0\nI00001,0.0,1.0\nI00002,1.0,0.0\n')],
             ),
             'ISIC_Test_Input, ISIC_Training_Input are named like splits',
-            ['{}/ISIC_Training_Input DATA_DIR --labels={}/truth.csv'],
+            ['{}/ISIC_Training_Input DATA_DIR --labels={}/truth.csv.'],
             id='ISIC',
         ),
         pytest.param(
@@ -152,6 +152,7 @@ def test_parts_of_data_sets_are_refused(files: Files, signs: str, ways: List[str
                 *('train/{n}.png', 'test/{n}.png'),
                 texts=[
                     ('sampleSubmission.csv', table('{n},cat\n', 'id,label\n')),
+                    ('testLabels.csv', table('{n},{label}\n', 'id,label\n')),
                     ('trainLabels.csv', table('{n},{label}\n', 'id,label\n')),
                 ],
             ),
@@ -256,6 +257,8 @@ def classes_of(found: image_sets.ImageSet) -> List[Dict[str, int]]:
         (of(*in_classes('.'), texts=[('labels.csv', table('cat_{n}.jpg,CAT\ndog_{n}.jpg,DOG\n', 'file,label\n'))]), 1),
         (of('101/cat/image_{n}.jpg', '101/dog/image_{n}.jpg', texts=[('Annotations/cat/annotation_0001.mat', '')]), 1),
         (of('cat/{n}.jpg', 'dog/{n}.jpg', texts=[('classes.txt', 'cat\ndog\n'), ('README.txt', 'hello\n')]), 1),
+        # Too deep for a table of the folder.
+        (of(*in_classes('.'), texts=[('cat/notes/mine/labels.csv', table('cat_{n},{label}\n', 'file,label\n'))]), 1),
         (
             of(
                 *in_classes('set/images'),
@@ -291,23 +294,33 @@ def test_classes_named_like_splits_are_read_within_splits(tmp_path: pathlib.Path
 
 
 def test_tiny_imagenet_is_read(tmp_path: pathlib.Path) -> None:
-    found = image_sets.find(plant(tmp_path, TINY))
+    # With one row that is longer than the others.
+    path = 'tiny/val/val_annotations.txt'
+    found = image_sets.find(plant(tmp_path, {**TINY, path: TINY[path].replace('\n', '\t9\n', 1)}))
     assert classes_of(found) == [{'n01': 4, 'n02': 4}, {'n01': 2, 'n02': 2}]
     assert {os.path.basename(image.path): image.class_name for image in found.splits[1]} == {
         f'val_{n:05d}.JPEG': f'n0{n % 2 + 1}' for n in range(4)
     }
     reasons = {os.path.relpath(path, str(tmp_path)): reason for path, reason in found.left_out}
     assert reasons['tiny/test/images/test_00000.JPEG'] == 'a test image beside validation images'
-    assert f'{tmp_path}/tiny/val/val_annotations.txt: 4 columns not used: 3, 4, 5 and 1 more' in found.notes
+    assert f'{tmp_path}/tiny/val/val_annotations.txt: 5 columns not used: 3, 4, 5 and 2 more' in found.notes
 
 
-@pytest.mark.parametrize('change', ['n03', ''])
-def test_a_table_that_lacks_an_image_or_a_class_is_not_taken(change: str, tmp_path: pathlib.Path) -> None:
-    path = 'tiny/val/val_annotations.txt'
-    lines = TINY[path].splitlines()
+@pytest.mark.parametrize(('change', 'place'), [('n03', 'tiny/val'), ('', 'tiny/val'), ('n01', 'tiny')])
+def test_a_table_that_lacks_an_image_or_a_class_or_is_elsewhere_is_not_taken(
+    change: str, place: str, tmp_path: pathlib.Path
+) -> None:
+    files = dict(TINY)
+    lines = files.pop('tiny/val/val_annotations.txt').splitlines()
     lines[0] = lines[0].replace('n01', change) if change else ''
     with pytest.raises(DataError, match='add --validation_labels='):
-        image_sets.find(plant(tmp_path, {**TINY, path: '\n'.join(lines)}))
+        image_sets.find(plant(tmp_path, {**files, f'{place}/val_annotations.txt': '\n'.join(lines)}))
+
+
+def test_a_large_table_is_read_up_to_its_last_whole_row(tmp_path: pathlib.Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr(image_sets, '_TABLE_BYTES', 21)
+    (tmp_path / 'labels.csv').write_text('a,"x"\nb,"y"\nc,"z"\nd,"w"\n')
+    assert image_sets._rows_at_beginning(str(tmp_path / 'labels.csv')) == [['a', 'x'], ['b', 'y'], ['c', 'z']]
 
 
 def test_lists_of_splits_are_said_to_be_unread(tmp_path: pathlib.Path) -> None:
@@ -342,7 +355,8 @@ def test_imagenet_of_kaggle_is_read_with_its_table(tmp_path: pathlib.Path) -> No
         *(f'{root}/val/val_{{n}}.JPEG', f'{root}/test/test_{{n}}.JPEG'),
         texts=[
             ('LOC_val_solution.csv', table('val_{n},{label} 85 1 499 272 \n', 'ImageId,PredictionString\n')),
-            ('numbers.csv', table('val_{n},{is_dog}\n', 'file,label\n')),
+            # It comes first.
+            ('0numbers.csv', table('val_{n},{is_dog}\n', 'file,label\n')),
         ],
     )
     folder = plant(tmp_path, files)
@@ -354,7 +368,7 @@ def test_imagenet_of_kaggle_is_read_with_its_table(tmp_path: pathlib.Path) -> No
     assert any('has a class and boxes, of which the class is read' in note for note in found.notes)
     # Numbers need the development kit; names that are wrong do not.
     for text, is_of_kit in ((None, True), (table('val_{n},cats\n', 'file,label\n'), False)):
-        path = tmp_path / 'numbers.csv'
+        path = tmp_path / '0numbers.csv'
         path.write_text(text or path.read_text())
         with pytest.raises(DataError, match='of classes without training images: ') as error:
             settings = (folder, str(tmp_path / 'records'), 0.0, 1, 1, False, lambda line: None)

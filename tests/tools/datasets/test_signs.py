@@ -91,12 +91,13 @@ def test_parts_among__tells_parts_from_classes(names: Sequence[str], expected: L
 
 COUNTED = [f'{number:04d}' for number in range(8)]
 NAMED = ['Abyssinian_1', 'Bengal_2', 'pug_3', 'beagle_4']
+PAIR = {'one': ('.jpg', NAMED), 'two': ('.png', NAMED)}
 
 
 @pytest.mark.parametrize(
     ('folders', 'expected'),
     [
-        ({'one': ('.jpg', NAMED), 'two': ('.png', NAMED)}, ['one', 'two']),
+        (PAIR, ['one', 'two']),
         ({'one': ('.jpg', NAMED), 'two': ('.jpg', NAMED)}, ['one', 'two']),
         # Masks are fewer than images, or their names have an ending.
         ({'one': ('.jpg', [*NAMED, 'extra_5', 'extra_6']), 'two': ('.png', NAMED)}, ['one', 'two']),
@@ -109,6 +110,11 @@ NAMED = ['Abyssinian_1', 'Bengal_2', 'pug_3', 'beagle_4']
         ({'cat': ('.jpg', NAMED), 'dog': ('.jpg', [*NAMED[:3], 'husky_7', 'pug_9'])}, []),
         ({'cat': ('.jpg', NAMED[:2]), 'dog': ('.jpg', NAMED[:2])}, []),
         ({str(number): ('.png' if number else '.jpg', COUNTED) for number in range(6)}, []),
+        # Of several ways to show the same images, as many as may be; among many folders, it is by chance.
+        ({str(number): ('.jpg', NAMED) for number in range(5)}, ['0', '1']),
+        ({str(number): ('.jpg', NAMED) for number in range(6)}, []),
+        ({**{str(number): ('.jpg', [f'own{number}']) for number in range(18)}, **PAIR}, ['one', 'two']),
+        ({**{str(number): ('.jpg', [f'own{number}']) for number in range(19)}, **PAIR}, []),
     ],
 )
 def test_same_images__finds_folders_with_images_of_the_same_names(
@@ -129,6 +135,7 @@ def of_table(rows: Sequence[str], *names: str) -> ImageTable:
     [
         (['a/1,cat', 'a/2,dog', 'b/3,cat', 'b/4,dog'], [], True),
         (['a/1,cat,9', 'a/2,dog,9', 'b/3,cat,9', 'b/4,dog,9'], ['file', 'breed', 'size'], True),
+        (['a/1,cat,9', 'a/2,dog,9', 'b/3,cat,9', 'b/4,dog,9'], [], True),
         # In one of the folders.
         (['a/1,cat', 'a/2,dog', 'a/3,cat', 'a/4,dog'], ['file', 'label'], True),
         # The folders' own labels, in a spelling of their own, beside others.
@@ -146,7 +153,8 @@ def test_other_labels__finds_a_table_with_other_labels(
     rows: Sequence[str], names: Sequence[str], is_sign: bool
 ) -> None:
     folder_of = {f'{folder}/{number}': folder for folder in 'ab' for number in range(1, 5)}
-    assert signs.other_labels(folder_of, [of_table(rows, *names)]) == ('labels.csv' if is_sign else None)
+    sizes = of_table(['a/1,80', 'a/2,90'], 'file', 'width')._replace(path='sizes.csv')
+    assert signs.other_labels(folder_of, [sizes, of_table(rows, *names)]) == ('labels.csv' if is_sign else None)
 
 
 def test_an_image_with_the_name_of_others_is_no_sign() -> None:
@@ -155,10 +163,33 @@ def test_an_image_with_the_name_of_others_is_no_sign() -> None:
     assert signs.other_labels(folder_of, [ImageTable('labels.csv', [], rows)]) is None
 
 
-def test_signs_within_a_split_are_not_those_of_splits() -> None:
+def test_of_folders__gives_all_signs() -> None:
     folders = {'test': ['1.jpg'], 'train': ['2.jpg']}
     assert [*signs.of_folders(folders, [], [])] == ['test, train are named like splits']
+    # Within a split, these are names of classes.
     assert [*signs.of_folders(folders, [], [], is_split=True)] == []
+    names = ['train_images_1', 'train_images_2', 'test_images']
+    of_names = {name: [f'{name}/{stem}.jpg' for stem in NAMED] for name in names}
+    rows = [f'train_images_1/{stem}.jpg,{number % 2}' for number, stem in enumerate(NAMED)]
+    assert [*signs.of_folders({**of_names, 'images': []}, [of_table(rows)], ['x/labels.mat'])] == [
+        'test_images, train_images_1, train_images_2 are named like splits',
+        'images is named like the images of all classes',
+        'train_images_1, train_images_2 are named like parts of one set',
+        'test_images and train_images_1 have images of the same names, as images and masks have',
+        'labels.csv has several labels for images of one folder',
+        'x/labels.mat is named like labels of images',
+    ]
+
+
+@pytest.mark.parametrize(
+    ('name', 'expected'),
+    [
+        *((name, True) for name in ('test.txt', 'train_list01.txt', 'my_splits.json', 'partition.csv', 'a_split.mat')),
+        *((name, False) for name in ('classes.txt', 'trainer.csv', 'labels.train', 'README')),
+    ],
+)
+def test_is_of_splits__goes_by_the_words_of_the_name(name: str, expected: bool) -> None:
+    assert signs.is_of_splits(name) == expected
 
 
 def test_files_of_labels__finds_those_of_matlab_beside_a_few_folders() -> None:

@@ -167,30 +167,34 @@ def test_alone_in__refuses_a_second_conversion_until_the_first_ends(tmp_path: pa
                 raise AssertionError('two conversions run')
 
 
-def test_progress__shows_rate_and_remaining_time(monkeypatch: Any) -> None:
+@pytest.mark.parametrize(('is_terminal', 'quiet'), [(True, 0.5), (False, 9.5)])
+def test_progress__shows_rate_and_remaining_time(is_terminal: bool, quiet: float, monkeypatch: Any) -> None:
     clock = [100.0]
     lines: List[str] = []
     cleared: List[bool] = []
     screen = types.SimpleNamespace(update=lines.append, clear=lambda: cleared.append(True))
     monkeypatch.setattr(conversion, 'Screen', lambda stream: screen)
     monkeypatch.setattr(conversion.time, 'monotonic', lambda: clock[0])
-    monkeypatch.setattr(conversion.sys, 'stderr', types.SimpleNamespace(isatty=lambda: True))
+    monkeypatch.setattr(conversion.sys, 'stderr', types.SimpleNamespace(isatty=lambda: is_terminal))
     with pytest.raises(KeyboardInterrupt), conversion.progress() as start:
         move = start('converting', 4000)
-        clock[0] += 0.5
+        clock[0] += quiet
         move(10)
         assert lines == []
-        clock[0] += 9.5
+        clock[0] += 20 - quiet
         move(0)
         move(1000)
-        # 1,000 in ten seconds: the other 3,000 take 30.
-        assert lines == ['converting: 1,000 of 4,000, 100/s, 0:30 left']
+        # 1,000 in twenty seconds: the other 3,000 take 60.
+        assert lines == ['converting: 1,000 of 4,000, 50/s, 1:00 left']
         move(4000)
         assert cleared == [True]
+        # More than a description says.
+        move(4020)
+        assert lines[1:] == ['converting: 4,020 of 4,000, 201/s, 0:00 left']
         move = start('finding', None)
-        clock[0] += 2
+        clock[0] += 20
         move(5000)
-        assert lines[1:] == ['finding: 5,000, 2,500/s']
+        assert lines[2:] == ['finding: 5,000, 250/s']
         raise KeyboardInterrupt
     assert len(cleared) == 2
 
