@@ -13,7 +13,8 @@ from tools.datasets.cifar10 import conversion as cifar10_conversion
 
 @pytest.fixture(scope='module', autouse=True)
 def _small_batches() -> Iterator[None]:
-    with mock.patch.object(cifar10_conversion, '_BATCH_IMAGES', BATCH):
+    # 60 images a batch, of which TensorFlow encodes 70 in a call.
+    with mock.patch.multiple(cifar10_conversion, _BATCH_IMAGES=BATCH, _ENCODED_AT_ONCE=70):
         yield
 
 

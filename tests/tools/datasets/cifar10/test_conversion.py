@@ -117,6 +117,10 @@ def test_interrupted_conversion__resumes(
     settings.write_text(own.replace('"--size": "32"', '"--size": "224"'))
     code, err = make(source, data_dir)
     assert code == 2 and '--size was 224, and is 32' in err
+    # Other images.
+    settings.write_text(own.replace('"CIFAR-10": "that', '"CIFAR-10": "another'))
+    code, err = make(source, data_dir)
+    assert code == 2 and 'CIFAR-10 was another of SHA-256 ' in err
     settings.write_text(own)
     code, err = make(source, data_dir)
     assert code == 0 and '3 of 5 train shards are already finished' in err

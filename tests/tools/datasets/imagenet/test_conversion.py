@@ -1,6 +1,8 @@
 """The conversion of ImageNet: images, labels, order and description of the record files; and the command."""
 
+import hashlib
 import io
+import json
 import os
 import pathlib
 import subprocess
@@ -18,10 +20,14 @@ from tests.support.commands import run
 from tests.support.images import with_orientation
 from tests.tools.datasets.imagenet import archives as imagenet_archives
 from tests.tools.datasets.imagenet.archives import (
+    KIT,
     LABELS,
+    PARTS,
     SHARDS,
     SPLITS,
     TEXTS,
+    TRAIN,
+    VALIDATION,
     Archives,
     convert,
     convert_here,
@@ -79,17 +85,44 @@ def test_conversion__writes_every_image_once_with_its_class(archives: Archives, 
     checker.close()
 
 
-def test_conversion__keeps_and_names_damaged_and_rotated_images(archives: Archives, tmp_path: pathlib.Path) -> None:
-    archives.extract(archives.folder)
-    (damaged, whole), (rotated, _) = archives.train['n07920052'][:2]
-    contents = {damaged: whole[: len(whole) * 3 // 4] + b'\xff\xd9', rotated: with_orientation(whole, 6)}
-    for name, content in contents.items():
-        (archives.folder / 'train' / 'n07920052' / name).write_bytes(content)
-    said = convert(archives, tmp_path / 'out', train='train', validation='val')
+def test_report__names_all_that_is_unusual(archives: Archives, tmp_path: pathlib.Path) -> None:
+    (damaged, whole), (_, _), *rotated = archives.train['n07920052']
+    kept = {damaged: whole[: len(whole) * 3 // 4] + b'\xff\xd9'}
+    kept.update({name: with_orientation(content, 6) for name, content in rotated})
+    others = {name: content for name, content in archives.train['n07920052'] if name not in kept}
+    train = {**archives.train, 'n07920052': [*kept.items(), *others.items()]}
+    archives._replace(train=train, validation=[*archives.validation, ('notes.txt', b'')]).write()
+    said = convert(archives, tmp_path / 'out')
     assert f'1 image with damaged pixels, kept as they are: {damaged}' in said
-    assert f'1 image with an EXIF orientation, which training ignores: {rotated}' in said
+    assert any(line.startswith('4 images with an EXIF orientation, which training ignores: ') for line in said)
     found = stored(tmp_path / 'out', records.TRAIN)
-    assert {name: found[name].encoded for name in contents} == contents
+    assert {name: found[name].encoded for name in kept} == kept
+    report = json.loads((tmp_path / 'out' / 'conversion.json').read_text())
+    # The images of several record files.
+    report['notes'] = {note: sorted(names) for note, names in report['notes'].items()}
+    kit = (archives.folder / KIT).read_bytes()
+    place = {
+        name: f'{archives.folder / name} ({os.path.getsize(archives.folder / name):,} bytes)' for name in PARTS.values()
+    }
+    (cmyk, _), (png, _) = archives.train['n02123045'][:2]
+    assert report == {
+        'settings': {
+            '--train': place[TRAIN],
+            '--validation': place[VALIDATION],
+            '--validation_labels': f'{place[KIT]} SHA-256 {hashlib.sha256(kit).hexdigest()[:16]}',
+            **{'--bounding_boxes': 'none', '--train_shards': '3', '--validation_shards': '2'},
+        },
+        'boxes': {'left out': 0},
+        'foreign': [f'{archives.folder / VALIDATION}: notes.txt'],
+        'bad_annotations': [],
+        'images': {'train': 24, 'validation': 8},
+        'converted': {'CMYK': [cmyk], 'PNG': [png]},
+        'unreadable': [],
+        'notes': {
+            'with damaged pixels, kept as they are': [damaged],
+            'with an EXIF orientation, which training ignores': sorted(name for name, _ in rotated),
+        },
+    }
 
 
 def test_shards__are_even_mixed_and_independent_of_the_order(archives: Archives, tmp_path: pathlib.Path) -> None:

@@ -16,6 +16,8 @@ from data import records, remote
 from tests.support.commands import largest_file
 from tests.tools.datasets.imagenet import archives as imagenet_archives
 from tests.tools.datasets.imagenet.archives import (
+    KIT,
+    TRAIN,
     Archives,
     convert,
     convert_here,
@@ -23,6 +25,7 @@ from tests.tools.datasets.imagenet.archives import (
     refusal,
     stored,
 )
+from tools.datasets.fingerprints import SplitFingerprint
 from tools.datasets.imagenet import pipeline
 
 
@@ -73,10 +76,15 @@ def test_resuming__refuses_other_settings(archives: Archives, tmp_path: pathlib.
         convert(archives, tmp_path / 'out', run=some_of)
     message = refusal(archives, tmp_path / 'out', shards={records.TRAIN: 5, records.VALIDATION: 2})
     assert f'{tmp_path / "out"}: was started with other settings: --train_shards was 3, and is 5.' in message
-    # A file with other content.
-    kit = archives.folder / 'ILSVRC2012_devkit_t12.tar.gz'
-    kit.write_bytes(kit.read_bytes() + b'\0')
+    # Boxes, which it had not; a file of the same size with other content; an archive of another size.
+    (archives.folder / 'boxes').mkdir()
+    boxes = str(archives.folder / 'boxes')
+    assert f'--bounding_boxes was none, and is {boxes}.' in refusal(archives, tmp_path / 'out', bounding_boxes=[boxes])
+    kit, train = archives.folder / KIT, archives.folder / TRAIN
+    kit.write_bytes(kit.read_bytes()[:-1] + b'\1')
     assert '--validation_labels was ' in refusal(archives, tmp_path / 'out')
+    train.write_bytes(train.read_bytes() + b'\0')
+    assert f'--train was {train} (' in refusal(archives, tmp_path / 'out')
 
 
 def test_unreadable_images__are_named_and_can_be_repaired(archives: Archives, tmp_path: pathlib.Path) -> None:
@@ -103,6 +111,7 @@ def test_unreadable_images__are_named_and_can_be_repaired(archives: Archives, tm
     assert said[0] == '4 of 5 record files are already finished'
     assert name not in stored(tmp_path / 'without', records.TRAIN)
     assert f'1 images cannot be decoded, and are left out: {path}' in said
+    assert json.loads((tmp_path / 'without' / 'conversion.json').read_text())['unreadable'] == [str(path)]
     # ... or repair the image.
     path.write_bytes(content)
     said = convert(archives, tmp_path / 'out', **options)
@@ -187,6 +196,13 @@ def test_killed_command_and_worker__leave_no_process_and_the_command_resumes(tmp
     kept = [name for name, when in finished.items() if (data_dir / name).stat().st_mtime_ns == when]
     # The last files may have been renamed before their reports were written.
     assert len(kept) >= len(finished) - 2
+
+
+def test_report__of_an_earlier_version_is_read(tmp_path: pathlib.Path) -> None:
+    # It had no numbers of images by label.
+    (tmp_path / 'train.report').write_text('[5, [2, "ff"], {"PNG": ["a"]}, ["b"], {"c": ["d"]}]')
+    expected = pipeline.ShardReport(5, SplitFingerprint(2, 255), {'PNG': ['a']}, ['b'], {'c': ['d']})
+    assert pipeline.read_report(str(tmp_path), 'train') == expected
 
 
 def test_failure__keeps_its_kind_and_ends_the_other_conversions(tmp_path: pathlib.Path) -> None:

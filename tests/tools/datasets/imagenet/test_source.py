@@ -27,6 +27,7 @@ from tests.tools.datasets.imagenet.archives import (
     refusal,
     stored,
 )
+from tools.datasets import archives as tar_archives
 from tools.datasets.imagenet import __main__ as imagenet
 from tools.datasets.imagenet import source as imagenet_source
 
@@ -47,6 +48,8 @@ def test_counts_and_parts_that_do_not_fit__are_refused(archives: Archives, tmp_p
     )
     for name in ('train', 'validation', 'validation_labels'):
         assert refusal(archives, out, **{name: 'nowhere'}).startswith(f'{archives.folder / "nowhere"}: ')
+    nowhere = f'{archives.folder}/nowhere.tar'
+    assert refusal(archives, out, train=nowhere) == f'{nowhere}: cannot be read: No such file or directory.'
     assert '--validation_labels: is required' in refusal(archives, out, validation_labels=None)
     with pytest.raises(DataError, match=r'gs://bucket/val\.tar: remote archives are not supported'):
         [*imagenet_source.find_images('gs://bucket/val.tar', [])]
@@ -97,6 +100,15 @@ def test_damaged_archives_of_images__are_refused(archives: Archives, tmp_path: p
         )
     path.write_bytes(whole[:place])
     assert f'(no valid header at byte {place:,})' in refusal(archives, tmp_path / 'out')
+    image = imagenet_source.Image(str(path), place - 9, 10, 'a.JPEG', '')
+    with pytest.raises(DataError, match=r'became shorter during the conversion: a\.JPEG is missing'):
+        imagenet_source.read(image)
+
+
+def test_members__are_not_kept_in_memory() -> None:
+    content = io.BytesIO(tar_of([(f'{number}.xml', b'') for number in range(3)]))
+    found = [(member.name, [*archive.members]) for archive, member in tar_archives.members(content, 'r:')]  # type: ignore[attr-defined]
+    assert found == [('0.xml', []), ('1.xml', []), ('2.xml', [])]
 
 
 def with_pax(size: int) -> bytes:
