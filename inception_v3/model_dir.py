@@ -178,7 +178,7 @@ def check_kinds(checkpoint: str) -> None:
 def data_files(checkpoint: str) -> List[str]:
     """The paths of a checkpoint's data files."""
     folder, name = os.path.split(checkpoint)
-    names = remote.names_in(folder) or []
+    names = remote.names_in(folder or '.') or []
     return [os.path.join(folder, file_name) for file_name in names if file_name.startswith(f'{name}.data-')]
 
 

@@ -68,11 +68,13 @@ def test_features__are_those_of_predictions(finished_run: FinishedRun, images: s
     assert set(found) == {'features', 'paths', 'layer', 'model', 'digest'}
 
 
-def test_model__may_be_a_checkpoint(finished_run: FinishedRun) -> None:
-    checkpoint = os.path.join(str(finished_run.config.model_dir), 'model.ckpt-2')
-    extractor = extraction.of_run(checkpoint, 'pool')
+def test_model__may_be_a_checkpoint_here(finished_run: FinishedRun, monkeypatch: Any) -> None:
+    model_dir = str(finished_run.config.model_dir)
+    monkeypatch.chdir(model_dir)
+    extractor = extraction.of_run('model.ckpt-2', 'pool')
     extractor.close()
-    assert extractor.name == checkpoint
+    assert os.path.abspath(extractor.name) == os.path.join(model_dir, 'model.ckpt-2')
+    assert extractor.digest == digest_of_checkpoint(extractor.name)
 
 
 def test_features_that_are_not_finite__are_refused(finished_run: FinishedRun, images: str) -> None:
@@ -115,4 +117,10 @@ def test_mistakes__are_one_message(finished_run: FinishedRun, images: str, tmp_p
     assert '--batch_size: 0: must be a whole number' in message(images, model, out, '--batch_size=0')
     assert 'one of the arguments --model --weights is required' in message(images, out)
     assert not os.path.exists(str(tmp_path / 'out.npz')) and not os.path.exists(str(tmp_path / 'out.npz.unfinished'))
-    assert run(f'{images}/0.jpg', model, out)[0] == DONE
+    # What cannot be written is said before the model is loaded.
+    (tmp_path / 'folder.npz').mkdir()
+    assert 'folder.npz: cannot be written: it is a folder' in message(
+        images, f'--model={tmp_path}/absent', f'--out={tmp_path}/folder.npz'
+    )
+    # A batch has no more images than there are.
+    assert run(f'{images}/0.jpg', model, out, f'--batch_size={10**12}')[0] == DONE
