@@ -160,7 +160,7 @@ def _by_pillow(encoded: bytes) -> Tuple[str, np.ndarray]:
                     upright = PIL.ImageOps.exif_transpose(image) if name == 'WebP' else image
                 if upright.mode.startswith('I;16'):
                     return name, np.asarray(upright).astype(np.uint16)
-                has_alpha = upright.mode in ('RGBA', 'LA', 'PA') or 'transparency' in upright.info
+                has_alpha = upright.mode in ('RGBA', 'LA', 'PA')
                 return name, np.array(upright.convert('RGBA' if has_alpha else 'RGB'))
     except PIL.Image.UnidentifiedImageError:
         raise UnreadableError(why_undecodable(encoded, ''))

@@ -133,9 +133,7 @@ def write_file(path: str, examples: Iterable[tf.train.Example], first: int = 0) 
                     # Otherwise the order of an Example's fields is random, and the same data gives different files.
                     file.write(example.SerializeToString(deterministic=True))
     except OSError as error:
-        # The error of a full disk names no file.
-        action = 'written' if error.filename in (None, path) else 'read'
-        raise DataError(f'{error.filename or path}: cannot be {action}: {error.strerror}.')
+        raise DataError(f'{path}: cannot be written: {error.strerror}.')
     except tf.errors.OpError as error:
         raise DataError(f'{path}: cannot be written: {error.message}.')
     return written

@@ -166,10 +166,13 @@ def test_unreadable_images__are_refused_by_name_or_skipped(folder: pathlib.Path)
         dangling: 'cannot be read: No such file or directory',
         pipe: 'is a named pipe; only regular files are read',
     }
+    # Files that are left out are in the list, too.
+    (folder / 'README.md').touch()
     message = refusal(folder)
     assert message.startswith(f'5 images cannot be used: {cut} {reasons[cut]}, ')
     assert f' and 2 more (all in {refused}). Repair or remove them, or leave them out with --skip_unr' in message
-    assert refused.read_text() == 'path\treason\n' + ''.join(f'{path}\t{reasons[path]}\n' for path in sorted(reasons))
+    rows = [(folder / 'README.md', 'not an image'), *sorted(reasons.items())]
+    assert refused.read_text() == 'path\treason\n' + ''.join(f'{path}\t{reason}\n' for path, reason in rows)
     assert not data_dir.exists()
     (folder / 'cat' / 'x.jpg').write_bytes(saved(np.ascontiguousarray(PHOTOS['cat'][:40, :90]), 'JPEG', 6))
     data_dir, said = import_folder(folder, skip_unreadable=True)
@@ -263,13 +266,14 @@ def test_command__has_the_documented_defaults(tmp_path: pathlib.Path, monkeypatc
     monkeypatch.setattr(conversion, 'import_folder', lambda say, **settings: seen.append(settings))
     seen: List[Any] = []
     assert run_from_folder('in', 'out').returncode == 0
-    assert seen == [
-        {
-            **{'folder': 'in', 'data_dir': 'out', 'validation_fraction': 0.1, 'train_shards': 16},
-            **{'validation_shards': 4, 'skip_unreadable': False, 'validation_folder': None, 'no_splits': False},
-            **{'labels': None, 'file_column': '', 'label_column': '', 'dry_run': False, 'validation_labels': None},
-        }
-    ]
+    defaults = {
+        **{'folder': 'in', 'data_dir': 'out', 'validation_fraction': 0.1, 'train_shards': 16},
+        **{'validation_shards': 4, 'skip_unreadable': False, 'validation_folder': None, 'no_splits': False},
+        **{'labels': None, 'file_column': '', 'label_column': '', 'dry_run': False, 'validation_labels': None},
+    }
+    assert run_from_folder('in', 'out', '--validation_labels=x', '--file_column=f', '--label_column=l').returncode == 0
+    columns = {'validation_labels': 'x', 'file_column': 'f', 'label_column': 'l'}
+    assert seen == [defaults, {**defaults, **columns, 'validation_fraction': 0.0}]
 
 
 def test_from_folder__writes_training_images_alone(folder: pathlib.Path, tmp_path: pathlib.Path) -> None:

@@ -132,10 +132,11 @@ def test_a_class_name_that_is_not_utf_8_is_refused(place: str, tmp_path: pathlib
 
 
 def test_images_are_known_by_their_ending_or_content(tmp_path: pathlib.Path) -> None:
-    images = ['cat/a.jfif', 'cat/b.JPE', 'cat/c', 'cat/d.dat', 'dog/f.heic', 'dog/g.tiff']
+    images = ['cat/a.jfif', 'cat/b.JPE', 'cat/c', 'cat/d.dat', 'cat/e', 'cat/f', 'cat/g', 'dog/f.heic', 'dog/g.tiff']
     folder = plant(tmp_path, [*images, 'cat/h', 'cat/i.txt'])
-    for name, head in (('cat/c', b'\xff\xd8\xff'), ('cat/d.dat', b'\x89PNG\r\n\x1a\n'), ('cat/h', b'\x93NUMPY')):
-        (tmp_path / name).write_bytes(head + bytes(200))
+    heads = {'c': b'\xff\xd8\xff', 'd.dat': b'\x89PNG\r\n\x1a\n', 'e': b'II*\0', 'f': b'MM\0*', 'g': b'RIFF1234WEBP'}
+    for name, head in {**heads, 'h': b'\x93NUMPY'}.items():
+        (tmp_path / 'cat' / name).write_bytes(head + bytes(200))
     found = image_sets.find(folder)
     assert [os.path.relpath(image.path, folder) for image in found.splits[0]] == images
     assert found.left_out == [(f'{folder}/cat/{name}', 'not an image') for name in ('h', 'i.txt')]
@@ -494,3 +495,6 @@ def test_a_class_that_loses_most_of_its_rows_is_refused(tmp_path: pathlib.Path) 
     (tmp_path / 'labels.csv').write_text('id,breed\n0,x\n1,x\n')
     message = refusal(tmp_path / 'flat', labels=str(tmp_path / 'labels.csv'))
     assert 'all training images are of one class, x. There must be two or more.' in message
+    nowhere = f'{tmp_path}/nowhere.csv'
+    message = refusal(tmp_path / 'flat', labels=str(tmp_path / 'labels.csv'), validation_labels=nowhere)
+    assert message == f'--validation_labels={nowhere}: cannot be read: No such file or directory.'

@@ -64,15 +64,21 @@ def test_images_are_turned_upright(value: int, intake: Intake) -> None:
     expected = np.asarray(PIL.ImageOps.exif_transpose(image)).astype(int)
     assert expected.shape == (accepted.height, accepted.width, 3)
     assert np.abs(pixels_of(accepted.encoded) - expected).mean() <= 3
+    # Colours have the resolution of the pixels.
+    with PIL.Image.open(io.BytesIO(accepted.encoded)) as made:
+        assert [each[1:3] for each in made.layer] == [(1, 1)] * 3
     # A second pass leaves it alone: the orientation is no longer in the file.
     assert intake.accept(accepted.encoded).notes == ()
 
 
-@pytest.mark.parametrize('kind', ['PNG', 'palette', 'WEBP'])
+@pytest.mark.parametrize('kind', ['PNG', 'palette', 'WEBP', 'RGBA', 'LA'])
 def test_transparent_images_are_laid_on_white(kind: str, intake: Intake) -> None:
     image = SMALL.convert('RGBA')
     image.putalpha(PIL.Image.linear_gradient('L').resize(SMALL.size))
     encoded = saved(image, 'PNG') if kind != 'WEBP' else saved(image, 'WEBP', lossless=True, exact=True)
+    if kind in ('RGBA', 'LA'):
+        encoded = saved(image.convert(kind), 'TIFF')
+        image = image.convert(kind).convert('RGBA')
     if kind == 'palette':
         image = SMALL.quantize(9)
         encoded = saved(image, 'PNG', transparency=3)
@@ -108,6 +114,12 @@ def test_other_formats_are_converted(kind: str, image: Any, orientation: int, to
     assert accepted.encoded.startswith(b'\xff\xd8' if kind == 'WebP' else b'\x89PNG')
     expected = image.convert('RGB').transpose(PIL.Image.ROTATE_270) if orientation == 6 else image.convert('RGB')
     assert np.abs(pixels_of(accepted.encoded) - np.asarray(expected)).mean() <= tolerance
+
+
+def test_exif_data_that_cannot_be_read_is_ignored(intake: Intake) -> None:
+    # Pillow's error for such a block is a SyntaxError.
+    accepted = intake.accept(saved(SMALL, 'WEBP', exif=b'Exif\0\0garbage'))
+    assert accepted.notes == ('converted from WebP',)
 
 
 GREY = SMALL.convert('L')

@@ -1,6 +1,7 @@
 """The command inception-v3 tar-shards."""
 
 import dataclasses
+import json
 import os
 import pathlib
 import re
@@ -14,10 +15,11 @@ from compat import tf
 from data import dataset_info, records
 from data.dataset_info import DatasetInfo
 from data.formats import FORMATS
+from data.record_checker import UNREADABLE
 from data.tar.shard import Sample, Shard
 from tests.data.written_records import examples, fingerprint_of, stored
 from tests.support.commands import Done, run
-from tests.support.images import with_orientation
+from tests.support.images import saved, with_orientation
 from tests.support.photos import Photo, photo_example
 from tests.support.records import write_records
 from tests.support.spellings import spellings
@@ -88,7 +90,8 @@ def test_source__is_no_target_under_any_name(tmp_path: pathlib.Path) -> None:
 def test_foreign_shards__become_records(photos: List[Photo], tmp_path: pathlib.Path) -> None:
     pixels = photos[3].pixels
     ppm = b'P6 %d %d 255\n' % pixels.shape[1::-1] + pixels.tobytes()
-    files = [('1.jpg', photos[0].encoded), ('1.cls', b'1'), ('1.json', b'[]'), ('2.ppm', ppm), ('2.cls', b'2')]
+    # The name of an image is without its folder.
+    files = [('x/1.jpg', photos[0].encoded), ('x/1.cls', b'1'), ('x/1.json', b'[]'), ('2.ppm', ppm), ('2.cls', b'2')]
     files.append(('2.json', b'[' * 100_000))
     write_splits(tmp_path / 'tar', files)
     done = tar_shards('write', tmp_path / 'tar', tmp_path / 'records')
@@ -114,11 +117,35 @@ def test_unusable_images__stop_the_conversion_or_are_left_out(photos: List[Photo
     assert done.returncode == 2
     assert re.search(r'train-00000\.tar, record 1: b: the image \(2 bytes\) cannot be decoded', done.stderr)
     assert not (tmp_path / 'target').exists()
+    DatasetInfo('d', '', 2, 0, 2, ['background', 'cat']).write(str(source))
     done = tar_shards('write', source, tmp_path / 'target', '--max_bad_records=1')
     assert done.returncode == 0
-    for part in ('left out', 'record 1: b:', '1 train image ', 'no dataset.json was written'):
+    for part in ('left out', 'record 1: b:', '1 train image '):
         assert part in done.stderr
+    # The source has as many images as it says, of which one is left.
+    assert 'warning' not in done.stderr
+    info = dataset_info.read(str(tmp_path / 'target'))
+    assert info and (info.train_images, info.train_images_per_class) == (1, [0, 1])
     assert len(examples(str(tmp_path / 'target' / 'train-00000-of-00001'))) == 1
+    # The limit is that of both splits.
+    shutil.copy(str(source / 'train-00000.tar'), str(source / 'validation-00000.tar'))
+    done = tar_shards('write', source, tmp_path / 'again', '--max_bad_records=1')
+    assert done.returncode == 2 and 'validation-00000.tar, record 1: b: ' in done.stderr
+
+
+def test_records_that_a_shard_cannot_hold__are_left_out(photos: List[Photo], tmp_path: pathlib.Path) -> None:
+    good = photo_example(photos[0]).SerializeToString()
+    # TensorFlow reads a record whose fields have names that are not UTF-8; Python does not.
+    garbled = good.replace(b'image/filename', b'image/file\xffame')
+    gif = photo_example(photos[0]._replace(encoded=saved(photos[0].pixels, 'GIF'))).SerializeToString()
+    (tmp_path / 'records').mkdir()
+    write_records(tmp_path / 'records', records.TRAIN, [gif, garbled, good])
+    done = tar_shards('write', tmp_path / 'records', tmp_path / 'tar', '--max_bad_records=2')
+    assert done.returncode == 0, done.stderr
+    assert 'record 0: not a JPEG or PNG image, the formats of tar shards.' in done.stderr
+    assert f'record 1: {UNREADABLE}' in done.stderr
+    (sample,) = samples_in(str(tmp_path / 'tar' / 'train-00000-of-00001.tar'))
+    assert sample.key == '00000000'
 
 
 @pytest.mark.parametrize(('first', 'counts'), [('background', []), ('cat', [1, 2, 0])])
@@ -169,12 +196,15 @@ def test_labels_outside_of_the_described_classes__are_refused(
 
 
 def test_list_shows_samples_and_problems(tmp_path: pathlib.Path) -> None:
-    path = write_tar(tmp_path / 'a.tar', [('x/a.jpg', b'12345'), ('x/a.cls', b'7'), ('b.png', b'1234')])
+    files = [('x/a.jpg', b'12345'), ('x/a.cls', b'7'), ('about.txt', b'me'), ('b.png', b'1234')]
+    path = write_tar(tmp_path / 'a.tar', files)
     done = tar_shards('list', path)
     assert done.returncode == 2
-    shard, first, second = done.stdout.splitlines()
+    shard, first, left_out, second = done.stdout.splitlines()
     assert shard == path
     assert first.split() == ['0', 'x/a', 'label', '7', 'jpg', '5', 'cls', '1']
+    # It is no record, and has no position.
+    assert left_out == '-  about  txt 2  belongs to no sample: it is left out.'
     assert second.startswith('1  b  png 4  no label')
     assert tar_shards('list', path, write_tar(tmp_path / 'b.tar', [('b.jpg', b'1'), ('b.cls', b'7')])).returncode == 2
     assert tar_shards('list', tmp_path / 'b.tar').returncode == 0
@@ -195,11 +225,16 @@ def test_fields_of_the_source__become_the_documented_ones(photos: List[Photo], t
     write_records(tmp_path / 'records', records.TRAIN, [example.SerializeToString()])
     done = tar_shards('write', tmp_path / 'records', tmp_path / 'tar', *flags)
     assert done.returncode == 0, done.stderr
-    (sample,) = samples_in(str(tmp_path / 'tar' / 'train-00000-of-00001.tar'))
+    with Shard(str(tmp_path / 'tar' / 'train-00000-of-00001.tar')) as shard:
+        (sample,) = shard.samples()
+        (fields,) = (shard.read(each.start, each.size) for each in sample.members if each.extension == 'json')
     assert sample.label == label + 1
+    # The image and the label are not among the other fields.
+    others = {*photo_example(photos[0]).features.feature} - {'image/encoded', 'image/class/label'}
+    assert {*json.loads(fields)['features']['feature']} == others
     # From tar, the label of another file, and an offset.
-    shard = write_tar(tmp_path / 'tar' / 'train-00000-of-00001.tar', [('1.jpg', photos[0].encoded), ('1.txt', b'3')])
-    done = tar_shards('write', os.path.dirname(shard), tmp_path / 'again', '--label_key=txt', '--label_offset=-1')
+    path = write_tar(tmp_path / 'tar' / 'train-00000-of-00001.tar', [('1.jpg', photos[0].encoded), ('1.txt', b'3')])
+    done = tar_shards('write', os.path.dirname(path), tmp_path / 'again', '--label_key=txt', '--label_offset=-1')
     assert done.returncode == 0, done.stderr
     (again,) = examples(str(tmp_path / 'again' / 'train-00000-of-00001'))
     assert again.features.feature['image/class/label'].int64_list.value[:] == [2]

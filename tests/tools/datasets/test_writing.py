@@ -69,6 +69,11 @@ def test_new_data_dir__is_local_and_missing_or_empty(tmp_path: pathlib.Path) -> 
     with writing.new_data_dir(str(tmp_path / 'empty')):
         pass
     assert (tmp_path / 'empty').stat().st_mode & 0o777 == 0o755
+    # A link to an empty folder stays a link.
+    (tmp_path / 'link').symlink_to('empty')
+    with writing.new_data_dir(str(tmp_path / 'link')) as unfinished:
+        (pathlib.Path(unfinished) / 'a').touch()
+    assert (tmp_path / 'link').is_symlink() and os.listdir(tmp_path / 'empty') == ['a']
     for name in ('file', 'full'):
         with pytest.raises(records.DataError, match=f'{name}: exists already. Name a new folder'):
             writing.check_can_be_made(str(tmp_path / name))
