@@ -189,11 +189,15 @@ def test_names__are_those_of_the_run(own: Config) -> None:
         assert (model.class_names, model.note) == (info.class_names, '')
 
 
-def test_names__without_a_record_are_those_of_the_present_data_set(own: Config) -> None:
+def test_names__without_a_record_are_those_of_the_present_data_set(own: Config, caplog: Any) -> None:
     rename_classes(own)
     os.remove(f'{own.model_dir}/starts.jsonl')
     unknown = trained_data_of(own, f'{own.model_dir}/model.ckpt-5')
     assert unknown.class_names[1] == 'bird' and 'has no record of its classes' in unknown.note
+    os.remove(f'{own.data_dir}/dataset.json')
+    with contextlib.closing(classifier.load(str(own.model_dir))) as model:
+        assert [*model.class_names] == [''] * 11
+    assert f'classes are shown by number: no dataset.json in {own.data_dir}' in caplog.messages
 
 
 def test_evaluation__belongs_to_the_weights(own: Config) -> None:

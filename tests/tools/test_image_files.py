@@ -10,7 +10,7 @@ import pytest
 from tests.support.commands import obeyed_permissions
 from tests.support.images import saved
 from tests.tools.test_image_header import CAT, JPEG, PNG
-from tools.image_files import UnreadableError, find, read, why_undecodable
+from tools.image_files import UnreadableError, find, listed, read, why_undecodable
 
 NO_IMAGE = (
     'is not a JPEG, PNG, GIF, WebP, BMP or TIFF image, or its beginning is damaged; other formats must be converted: '
@@ -80,6 +80,11 @@ def test_read__refuses_broken_links_pipes_and_more_than_one_gibibyte(tmp_path: p
         file.truncate(2**30 + 1)
     with pytest.raises(UnreadableError, match='has 1,073,741,825 bytes; at most 1,073,741,824 are allowed'):
         read(str(tmp_path / 'b.jpg'))
+
+
+def test_listed__names_the_file_of_all_if_some_are_left_out() -> None:
+    assert listed(['a', 'b', 'c'], 'all.tsv') == 'a, b, c'
+    assert listed(['a', 'b', 'c', 'd'], 'all.tsv') == 'a, b, c and 1 more (all in all.tsv)'
 
 
 def with_size(width: int, height: int) -> bytes:

@@ -1,13 +1,14 @@
 """Tests of the pictures of photographs under every preprocessing."""
 
 import pathlib
-from typing import Any
+from typing import Any, List
 
 import numpy as np
 import pytest
 
 from tests.support.commands import run
 from tests.support.images import CAT, saved
+from tools import photo_pictures
 from tools.photo_pictures import DRAWS, Preprocessor
 from tools.show import main
 
@@ -50,6 +51,39 @@ def test_preprocessor__draws_differ_and_repeat(preprocessor: Preprocessor) -> No
     assert [panel.pixels.tobytes() for panel in draws] == [panel.pixels.tobytes() for panel in again]
 
 
+def test_draw__shows_every_panel_and_outlines_the_crops(preprocessor: Preprocessor, monkeypatch: Any) -> None:
+    shown = preprocessor.show(saved(PHOTO, 'PNG'))
+    figures: List[Any] = []
+    monkeypatch.setattr(photo_pictures, '_save', lambda figure, path: figures.append(figure))
+    photo_pictures.draw(shown, 'a $cat$', 'unused.png')
+    (figure,) = figures
+    # A dollar sign begins a formula of matplotlib.
+    assert figure._suptitle.get_text() == r'a \$cat\$, 96 x 64 pixels'
+    panels = [*shown.kinds, *shown.colors]
+    assert [axes.get_title() for axes in figure.axes] == [
+        'the photograph, and the crops of it',
+        *(panel.title for panel in panels),
+    ]
+    for axes, pixels in zip(figure.axes, [shown.photo, *(panel.pixels for panel in panels)]):
+        np.testing.assert_array_equal(axes.images[0].get_array(), pixels)
+    # The edges of the first pixel are at -0.5 and 0.5.
+    assert [
+        (
+            each.get_label(),
+            each.get_linestyle(),
+            each.get_y() + 0.5,
+            each.get_x() + 0.5,
+            each.get_height(),
+            each.get_width(),
+        )
+        for each in figure.axes[0].patches
+    ] == [(kind.title, '--' if 'evaluation' in kind.title else '-', *kind.crop) for kind in shown.kinds]
+    # Five in a row, and no empty row.
+    for count, rows in ((len(panels) + 1, 3), (25, 5)):
+        drawn = photo_pictures._figure(panels[:1] * count, '')
+        assert drawn.axes[-1].get_subplotspec().get_gridspec().get_geometry() == (rows, 5)
+
+
 def test_show__names_files_and_refuses_bad_ones(
     preprocessor: Preprocessor, tmp_path: pathlib.Path, monkeypatch: Any
 ) -> None:
@@ -60,7 +94,7 @@ def test_show__names_files_and_refuses_bad_ones(
     for name, content in (('a/cat.jpg', jpeg), ('b/cat.jpg', jpeg), ('cut.jpg', jpeg[:-400]), ('no.jpg', b'text')):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(content)
-    names = [tmp_path / name for name in ('a/cat.jpg', 'cut.jpg', 'b/cat.jpg', 'no.jpg', 'none.jpg', 'a')]
+    names = [tmp_path / name for name in ('a/cat.jpg', 'cut.jpg', 'b/cat.jpg', 'no.jpg', 'none.jpg', 'a', 'cut.jpg')]
     done = run(main, *names, '--size=32', f'--out={tmp_path / "out"}')
     written = [path.name for path in (tmp_path / 'out').iterdir()]
     assert done.returncode == 2 and sorted(written) == ['cat_draws.png', 'cat_preprocessed.png']

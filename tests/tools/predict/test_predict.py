@@ -21,6 +21,7 @@ import skimage.data
 from compat import tf
 from console import program
 from console.screen import Screen
+from data.remote import RemoteError
 from inception_v3.config import Config
 from inception_v3.run.evaluations import read_evaluations
 from preprocessing.decoding import decode_image
@@ -205,7 +206,9 @@ def test_interruption__leaves_a_page_of_the_images_that_were_done(
     assert sum(line.endswith('.jpg') for line in out) == 16
 
 
-@pytest.mark.parametrize(('names', 'marked'), [(['zero', 'one'], True), (['background', 'one'], False)])
+@pytest.mark.parametrize(
+    ('names', 'marked'), [(['zero', 'one'], True), (['ze\u200bro', 'one'], True), (['background', 'one'], False)]
+)
 def test_page__marks_wrong_answers_for_class_0_unless_it_is_the_background(
     names: List[str], marked: bool, tmp_path: pathlib.Path, monkeypatch: Any
 ) -> None:
@@ -215,7 +218,8 @@ def test_page__marks_wrong_answers_for_class_0_unless_it_is_the_background(
     PIL.Image.new('RGB', (8, 8)).save(str(tmp_path / names[0] / 'a.png'))
     code, _, err = run(str(tmp_path / names[0]), f'--model={tmp_path}', f'--html={tmp_path}/page.html')
     assert code == 0, err
-    assert (f'wrong: its folder is {names[0]}' in read_page(tmp_path / 'page.html').text) is marked
+    folder = names[0].replace('\u200b', r'\u200b')
+    assert (f'wrong: its folder is {folder}' in read_page(tmp_path / 'page.html').text) is marked
 
 
 def predictions(folder: pathlib.Path, images: int, top: int, batch_size: int, **changes: Any) -> List[Any]:
@@ -272,6 +276,8 @@ def test_predict__shows_label_0_unless_it_is_the_background(names: List[str], sh
     values: Any = {'class_names': names, 'classify': lambda batch: [np.array([0.5, 0.2, 0.3])]}
     (done,) = predictions(tmp_path, 1, top=2, batch_size=1, **values)
     assert [likely.label for likely in done.likeliest] == shown
+    of_json = [(each['class'], each['name']) for each in json.loads(done.json())['predictions']]
+    assert of_json == [(label, names[label] or None) for label in shown]
 
 
 def test_nan_probabilities__are_reported_as_a_problem(tmp_path: Any) -> None:
@@ -299,6 +305,9 @@ def test_user_errors__have_one_message_and_exit_code_2(finished_run: FinishedRun
     with open(os.path.join(damaged, 'model.ckpt-5.data-00000-of-00001'), 'r+b') as file:
         file.truncate(100)
     (broken / 'saved_model.pb').write_bytes(b'no protocol buffer')
+    with tf.Graph().as_default(), tf.Session() as session:
+        tensor = tf.placeholder(tf.float32, [])
+        tf.saved_model.simple_save(session, str(tmp_path / 'foreign'), {'x': tensor}, {'y': tensor + 1})
     huge = pathlib.Path(shutil.copytree(model_dir, str(tmp_path / 'huge')), 'config.json')
     huge.write_text(json.dumps({**json.loads(huge.read_text()), 'height': 10_000_000}))
     cases = [
@@ -309,6 +318,10 @@ def test_user_errors__have_one_message_and_exit_code_2(finished_run: FinishedRun
         ((image, f'--model={damaged}'), 'is damaged'),
         ((image, f'--model={huge.parent}'), 'GiB'),
         ((image, f'--model={broken}'), f'--model={broken}: the SavedModel cannot be read'),
+        (
+            (image, f'--model={tmp_path}/foreign'),
+            'has no signature image_bytes; was it exported by this program? Its signatures: serving_default.',
+        ),
         ((str(empty), model), 'no images in this folder'),
         (('nothing.jpg', model), 'nothing.jpg: no such file or folder'),
         ((image, model, f'--html={image}/page.html'), 'cannot be written'),
@@ -344,7 +357,9 @@ def test_page__that_is_a_hard_link_to_an_image_leaves_the_image(
 def test_json__has_an_object_for_each_file_in_order(finished_run: FinishedRun, images: str) -> None:
     first, second = (os.path.join(images, name) for name in sorted(os.listdir(images))[:2])
     model = f'--model={finished_run.config.export_dir}'
-    code, out, err = run('x.jpg', second, 'y.jpg', first, 'x.jpg', model, '--json', '--top=99')
+    # More images in a batch than there are, and than the memory holds.
+    many = f'--batch_size={10**12}'
+    code, out, err = run('x.jpg', second, 'y.jpg', first, 'x.jpg', model, '--json', '--top=99', many)
     assert code == 2
     assert err[-1] == '2 of 4 images could not be classified'
     assert [found['image'] for found in objects(out)] == ['x.jpg', second, 'y.jpg', first]
@@ -373,6 +388,9 @@ def test_load__takes_the_newest_saved_model_of_an_export_dir(
     os.remove(os.path.join(newest, 'assets.extra', 'origin.json'))
     with contextlib.closing(classifier.load(str(tmp_path))) as model:
         assert str(model) == f'SavedModel {newest}: run, step and accuracy are unknown'
+    os.mkfifo(os.path.join(newest, 'assets.extra', 'pipe'))
+    with pytest.raises(RemoteError, match=r'assets\.extra/pipe: is a named pipe'):
+        classifier.load(str(tmp_path))
 
 
 @pytest.mark.parametrize('preprocessing', ['inception', 'vgg', 'cifar'])
