@@ -16,7 +16,7 @@ EPSILON = 1e-3
 def batch_norm_for(
     config: Config, is_training: bool, layout: Layout = NHWC, is_frozen: Optional[Callable[[str], bool]] = None
 ) -> 'BatchNorm':
-    """Makes the batch normalization that `--batch_norm` names; layout and `is_frozen` are as of `BatchNorm`."""
+    """Makes the batch normalization that `--batch_norm` selects; see `BatchNorm` for `layout` and `is_frozen`."""
     return BatchNorm(
         is_training,
         config.batch_norm_decay,
@@ -29,7 +29,7 @@ def batch_norm_for(
 
 
 def groups_of(config: Config) -> List[List[int]]:
-    """The groups of cores that share moments; the numbers of a group are consecutive."""
+    """The groups of cores that share moments, each a list of consecutive core numbers."""
     size = config.batch_norm_group_size or config.replicas
     return [list(range(first, first + size)) for first in range(0, config.replicas, size)]
 
@@ -48,12 +48,12 @@ class BatchNorm:
       update_in_place: update the moving statistics whenever the layer runs; False: add the updates to the collection
         UPDATE_OPS.
       synchronized_over: groups of TPU cores, each a list of core numbers; the moments are over the images of all cores
-        in a group. None: each core's own.
+        in a group. None: each core uses its own moments.
       averaged_over: groups of TPU cores; each core normalizes with its own moments, but the moving statistics are
         means over the group. The mean of the variances lacks the variance of the means. None: each core's own.
       layout: the order of the inputs' axes. Synchronized moments and float64 need NHWC.
       is_frozen: a predicate of a layer's name, the scope of its variables. In training, layers for which it holds
-        normalize as in evaluation, and keep their moving statistics. None: there are none.
+        normalize as in evaluation, and keep their moving statistics. None: no layer is frozen.
     """
 
     is_training: bool
@@ -154,8 +154,8 @@ def _normalize_synchronized(
     """Normalizes with the moments of a group of cores: one all-reduce forward and one backward.
 
     Returns:
-      The normalized batch, the mean, and the unbiased variance. Mean and variance have no gradient. On replicas they
-      are those of the first group, so that the shift, the moving mean, stays the same for all.
+      The normalized batch, the mean, and the unbiased variance. Mean and variance have no gradient. On replicas, they
+      are the first group's, so that the shift (the moving mean) stays the same on all.
     """
     elements = int(x.shape.num_elements() // x.shape[-1])
     count = elements * len(groups[0])
@@ -169,7 +169,7 @@ def _normalize_synchronized(
         normalized = (shifted - mean) * inverse
 
         def gradient(d_outputs: tf.Tensor, *unused: Any) -> Tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-            """Ioffe & Szegedy, section 3, with its sums over the group, one axis at a time; see `_mean`."""
+            """The gradient of Ioffe & Szegedy, section 3, with sums over the group, one axis at a time; see `_mean`."""
             d_mean, d_scale = _mean(d_outputs), _mean(d_outputs * normalized)
             (group_mean, group_scale), _ = _means_over(groups, d_mean, d_scale)
             d_x = (d_outputs - group_mean - normalized * group_scale) * (gamma * inverse)

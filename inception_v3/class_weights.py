@@ -1,4 +1,4 @@
-"""Weights of classes in the training loss: balanced by their numbers of images, or those of `class_weights_file`.
+"""Class weights of the training loss: balanced by the images per class, or read by `class_weights_file`.
 
 `fitting` computes or reads them once per command, and puts their numbers into the run's configuration.
 """
@@ -9,7 +9,7 @@ from typing import List, Sequence, Tuple
 from compat.messages import shown
 from inception_v3.config import LARGEST_FLOAT, SMALLEST_FLOAT, Config, ConfigError
 
-# The `--class_weights` that weighs classes by their numbers of images.
+# The value of `--class_weights` that balances the classes by their numbers of images.
 BALANCED = 'balanced'
 # A `Config.class_weights` with its numbers: the flag as it was given, and a number for each label.
 _WITH_NUMBERS = re.compile(r'(.*)=([0-9.e+-]+(?:,[0-9.e+-]+)+)')
@@ -18,7 +18,7 @@ ALLOWED = f'a number from {SMALLEST_FLOAT:.2g} to {LARGEST_FLOAT:.2g}'
 
 
 def with_numbers(given: str, weights: Sequence[float]) -> str:
-    """The `Config.class_weights` of a flag as it was given and a weight for each label."""
+    """Combines a flag, as it was given, and a weight for each label into a value of `Config.class_weights`."""
     return f'{given}={",".join(f"{weight:.9g}" for weight in weights)}'
 
 
@@ -31,7 +31,7 @@ def given(config: Config) -> str:
 def by_label(config: Config) -> Tuple[float, ...]:
     """The numbers of `Config.class_weights`, a factor for each label; empty if all classes count the same.
 
-    Raises ConfigError if they are still to be computed or read, as `fitting.fit_to_data_set` does.
+    Raises ConfigError if `fitting.fit_to_data_set` has not yet computed or read them.
     """
     if not config.class_weights:
         return ()
@@ -48,7 +48,7 @@ def by_label(config: Config) -> Tuple[float, ...]:
 
 
 def is_weight(number: str) -> bool:
-    """Whether a text is a weight of a class, `ALLOWED`, in decimal digits."""
+    """Whether a text is a class weight in decimal digits, as described by `ALLOWED`."""
     try:
         return bool(_NUMBER.fullmatch(number)) and SMALLEST_FLOAT <= float(number) <= LARGEST_FLOAT
     except ValueError:
@@ -56,10 +56,11 @@ def is_weight(number: str) -> bool:
 
 
 def balanced(images: Sequence[int]) -> List[float]:
-    """Weights with which every class counts the same: images / (classes · images of the class).
+    """Weights that make all classes count the same: images / (classes · images of the class).
 
-    That is scikit-learn's `compute_class_weight('balanced')`. The mean weight of the images is 1, so that the learning
-    rate keeps its meaning. Classes are those with images; others, such as the background, get 1, which no image has.
+    The formula is that of scikit-learn's `compute_class_weight('balanced')`. The mean weight of the images is 1, so
+    that the learning rate keeps its meaning. Only classes with images count; others, such as the background, get 1,
+    which has no effect.
 
     Args:
       images: the number of training images of each class, by label; at least one is positive.

@@ -20,12 +20,12 @@ _PROBLEMS_SHOWN = 5
 def parsed(content: bytes, place: str, names: Sequence[str], num_classes: int) -> List[float]:
     """Reads the weight of each class, by label, from a CSV file.
 
-    Every line names a class, or every line has a label. Each class but the background has a line; a class that the data
-    set does not name, beside others that it does, need not have one. A first line whose weight is the word `weight`,
-    such as `class,weight`, is a heading.
+    Either all lines name classes, or all have labels. Each class except the background needs a line. If the data set
+    names only some of its classes, the others need none. A first line whose weight is the word `weight`, such as
+    `class,weight`, is a heading.
 
     Args:
-      content: of the file, in UTF-8.
+      content: the content of the file, in UTF-8.
       place: the flag with its value, for messages.
       names: the names of the classes by label; empty if they are unknown.
       num_classes: the number of weights, background included.
@@ -47,7 +47,7 @@ def parsed(content: bytes, place: str, names: Sequence[str], num_classes: int) -
     for label, name in enumerate(names):
         label_of.setdefault(name.strip(), []).append(label)
     cells = [row[0] for _, row in rows]
-    # The names of classes may be numbers, as of the digits.
+    # Names of classes may be numbers, as in the data set of digits.
     is_named = any(map(str.strip, names)) and not (
         all(cell.isdecimal() for cell in cells) and not all(cell in label_of for cell in cells)
     )
@@ -72,7 +72,7 @@ def _problems(
     found: Dict[int, Tuple[int, float]],
     is_named: bool,
 ) -> Iterator[str]:
-    """The problems of the lines; the others are added to `found`, by label: the number of the line, and the weight."""
+    """Yields the problems of lines; adds the other lines to `found`, by label: the line number and the weight."""
     allowed = 'a class of the data set' if is_named else f'a label from 0 to {len(label_of) - 1:,}'
     for line, row in rows:
         where = f'line {line}: '

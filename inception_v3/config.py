@@ -36,10 +36,10 @@ _LONGEST_WEIGHTS = 1 << 20
 _MOST_THREADS = 1024
 # TensorFlow allocates 24 bytes for each place of a shuffle buffer at once.
 _MOST_SHUFFLED = 10_000_000
-# The `--num_gpus` that stands for all visible ones.
+# The value of `--num_gpus` for all visible GPUs.
 ALL_GPUS = -1
 _MOST_GPUS = 64
-# The beginning of the `--tpu` of an emulated TPU.
+# The prefix of `--tpu` for an emulated TPU.
 EMULATED = 'emulated:'
 
 # The label of the images that pad the last batch of an evaluation; all metrics ignore them.
@@ -47,10 +47,10 @@ PADDING_LABEL = -1
 
 
 class Setting(NamedTuple):
-    """The metadata of a field, besides its name, type and default: its group and a phrase in `--help`, and its limits.
+    """The metadata of a field besides its name, type and default: group and description in `--help`, and limits.
 
-    The value must exceed `above`; the other bounds are allowed values. Without choices, all values in the bounds are.
-    Choices may be a table that grows. A string has at most `longest` characters.
+    A value must exceed `above`; the other bounds are inclusive. Without choices, all values within the bounds are
+    allowed. `choices` may be a table that grows later. A string has at most `longest` characters.
     """
 
     group: str
@@ -487,8 +487,8 @@ class Config:
 
     @property
     def source(self) -> 'Source':
-        """The files of the run's data set, and the fields of their records; the only place that makes it from flags."""
-        # Finding and reading files needs TensorFlow, which --help and a wrong flag do not wait for.
+        """The files of the run's data set, and the fields of their records; made from the flags only here."""
+        # This module needs TensorFlow. --help and errors about flags do not wait for it to load.
         from data.sources import Source
         from data.tf_example import Fields
 
@@ -518,7 +518,7 @@ class Config:
         if not isinstance(values, dict):
             raise ConfigError('The configuration is not a JSON object.')
         if 'step_lines' in values:
-            # Written by versions whose --step_lines had a line for each step.
+            # Earlier versions had --step_lines, with a line for each step.
             values['log_steps'] = int(bool(values.pop('step_lines')))
         if values.pop('draft_decode', False):
             raise ConfigError(

@@ -21,10 +21,10 @@ _SAMPLED_FILES, _SAMPLED_BYTES = 8, 1 << 16
 
 
 def check_data(config: Config, splits: Optional[Sequence[str]] = None) -> List[str]:
-    """Compares the record files of splits, by default those that a run reads, with their description.
+    """Compares the record files of splits, by default those of the run, with their description.
 
-    Every reader of a data set calls it: it finds the files, and checks that each host has some. It logs what is missing
-    or not read as warnings, and returns them.
+    Every reader of a data set calls this function: it finds the files, and checks that each host has some. It logs
+    warnings about missing and unread files, and returns them.
 
     Raises:
       DataError, RemoteError: as `check_files`.
@@ -39,10 +39,10 @@ def check_data(config: Config, splits: Optional[Sequence[str]] = None) -> List[s
 
 
 def check_files(config: Config, split: str, paths: Sequence[str]) -> List[str]:
-    """Checks that each host has usable images of a split, without which training would wait forever, and its labels.
+    """Checks the labels of a split, and that each host has usable images, without which training would wait forever.
 
-    Returns a sentence if there are other numbers of records than `dataset.json` says, as far as they are known without
-    reading the files.
+    Returns a sentence if the numbers of records differ from `dataset.json`, as far as they are known without reading
+    the files.
 
     Raises:
       DataError: a host has no image, or only as many as may be skipped; its first record has no image or label; labels
@@ -51,7 +51,7 @@ def check_files(config: Config, split: str, paths: Sequence[str]) -> List[str]:
     """
     source, counts = config.source, []
     is_training = split == records.TRAIN
-    # In evaluation, the hosts that have images are enough; with a seed, the hosts divide the records, not the files.
+    # In evaluation, some hosts may have no images; with a seed, the hosts divide the records, not the files.
     hosts = topology.hosts_of(config) if is_training and config.seed is None else 1
     skipped = config.max_bad_records if is_training else 0
     # The pipeline itself refuses fewer files than hosts.
@@ -103,7 +103,7 @@ def notes_on_files(config: Config, split: str, paths: Sequence[str]) -> Iterator
 
 
 def _notes_on_validation(source: Source, paths: Sequence[str]) -> Iterator[str]:
-    """Sentences about validation files that are training files, too, or have labels from another number on."""
+    """Sentences about validation files that are training files, too, or whose labels start at another number."""
     # Without training files, there is nothing to compare.
     with contextlib.suppress(DataError, remote.RemoteError, tf.errors.OpError):
         training = source.find(records.TRAIN) if source.is_named([records.TRAIN]) else []
@@ -117,14 +117,14 @@ def _notes_on_validation(source: Source, paths: Sequence[str]) -> Iterator[str]:
 
 
 def overlap(both: Sequence[str], paths: Sequence[str]) -> str:
-    """The words for validation files that are training files, too."""
+    """Describes validation files that are training files, too."""
     names = listed([os.path.basename(path) for path in both], 3, ', ')
     some = f'{len(both):,} of these {len(paths):,} files'
     return f'{some} are also training files, which overstates the accuracy: {names}'
 
 
 def copies_among(paths: Sequence[str], others: Sequence[str]) -> List[str]:
-    """Those of the paths that are among the others: the same files, or local ones of the same size and beginning."""
+    """The paths that are also among the others: the same files, or local files of the same size and beginning."""
 
     def is_local(path: str) -> bool:
         return not remote.is_remote(path)
@@ -146,10 +146,10 @@ def copies_among(paths: Sequence[str], others: Sequence[str]) -> List[str]:
 def samples_of(config: Config) -> Dict[str, List[Any]]:
     """Samples of the splits that a run reads, by split.
 
-    A sample is the number of files; a SHA-256 of some files' sizes and beginnings; one of their ends, where a checksum
-    covers the label of the last record, however large its image is; and the number of files that their names say are
-    missing. Samples of earlier versions have the first two. A copy of the files has the same sample, wherever it is. A
-    split without readable files has none.
+    A sample consists of the number of files; a SHA-256 of the sizes and beginnings of some files; a SHA-256 of their
+    ends, where a checksum covers the label of the last record, however large its image is; and the number of files that
+    are missing according to the files' names. Samples of earlier versions have only the first two. A copy of the files
+    has the same sample, wherever it is. A split without readable files has no sample.
     """
     found: Dict[str, List[Any]] = {}
     source = config.source
@@ -166,7 +166,7 @@ def samples_of(config: Config) -> Dict[str, List[Any]]:
 
 
 def _sampled(path: str) -> Tuple[int, bytes, bytes]:
-    """The size of a file, its beginning, and its end, which is empty if the beginning has all."""
+    """The size of a file, its beginning, and its end, which is empty if the beginning is the whole file."""
     size = remote.size(path)
     with remote.opened(path) as file:
         beginning, end = file.read(_SAMPLED_BYTES), b''
@@ -179,7 +179,7 @@ def _sampled(path: str) -> Tuple[int, bytes, bytes]:
 def description_of(config: Config) -> Optional[DatasetInfo]:
     """The description of a run's data set, its `dataset.json`; None if there is none, or the images are fake.
 
-    If the run reads other files than it describes, its classes are kept, and its sizes are the run's.
+    If the run reads files that it does not describe, its classes are kept, and its sizes are replaced by the run's.
 
     Raises:
       DataError: it cannot be read.

@@ -19,7 +19,7 @@ def strategy_of(config: Config) -> Optional[tf.distribute.Strategy]:
         return None
     kind = 'gpu' if accelerator.on_gpu(config) else 'cpu'
     devices = [f'/{kind}:{index}' for index in range(config.num_gpus)]
-    # Without a seed, TensorFlow chooses, which is NCCL if the GPUs have it.
+    # Without a seed, TensorFlow chooses: NCCL, if the GPUs support it.
     is_ordered = config.seed is not None or kind == 'cpu'
     if config.machines > 1:
         within = ordered_sums() if is_ordered else tf.distribute.ReductionToOneDevice()
@@ -30,7 +30,7 @@ def strategy_of(config: Config) -> Optional[tf.distribute.Strategy]:
 def ordered_sums() -> tf.distribute.CrossDeviceOps:
     """Sums over replicas on the first one's device, in the order of the replicas.
 
-    TensorFlow's own `AddN` begins with any value whose memory it can reuse, so that the last bits of three and more
-    vary.
+    TensorFlow's own `AddN` begins with any value whose memory it can reuse, so the last bits of a sum of three or more
+    values vary.
     """
     return tf.distribute.ReductionToOneDevice(accumulation_fn=lambda values: functools.reduce(tf.add, values))

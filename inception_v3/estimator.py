@@ -50,9 +50,9 @@ def _tf_config_explained() -> Iterator[None]:
 
 
 class Device(NamedTuple):
-    """The place where a run's sessions begin: the address of a TPU worker, or a cluster that looks it up.
+    """The target of a run's sessions: the address of a TPU worker, or a cluster that looks it up.
 
-    The address is empty for this process, and None beside a cluster: RunConfig takes one of the two.
+    The address is empty for this process, and None if there is a cluster: RunConfig accepts only one of the two.
     """
 
     master: Optional[str]
@@ -60,12 +60,12 @@ class Device(NamedTuple):
 
 
 def find_device(config: Config) -> Device:
-    """Finds the device of a run. It connects to no TPU, and reads no file.
+    """Finds the device of a run, without connecting to a TPU or reading a file.
 
     Raises:
       ConfigError: no model_dir is given; the run needs a GPU, and none is visible; or it needs a TPU, and no TPU is
         given, or it cannot reach the run's folders.
-      CommandError: the run's TPU is not there, or its address cannot be looked up.
+      CommandError: the run's TPU does not exist, or its address cannot be looked up.
     """
     if not config.model_dir:
         raise ConfigError('--model_dir: name the folder for the checkpoints and results.')
@@ -92,10 +92,10 @@ def find_device(config: Config) -> Device:
 def make_estimator(
     config: Config, class_names: Sequence[str] = (), device: Optional[Device] = None
 ) -> tf.estimator.tpu.TPUEstimator:
-    """Builds the estimator, for a device that `find_device` finds, by default now.
+    """Builds the estimator for a device, by default the result of `find_device`.
 
-    Printed predictions and exports have the class names by label, or numbers only. TensorFlow itself saves no
-    checkpoint and writes no summary: hooks do.
+    `class_names`, by label, appear in printed predictions and exports; without them, these have only numbers. Hooks
+    save checkpoints and write summaries; TensorFlow itself does neither.
 
     Raises:
       ConfigError: TPUEstimator refuses the settings; or as `find_device`.

@@ -21,12 +21,12 @@ from inception_v3.flags import CommandLine
 from inception_v3.model_dir import recorded_config
 from inception_v3.tpu import accelerator
 
-# The flag of the size of each split, and the name of its images.
+# By split: the flag of its size, and the name of its images.
 SIZES = {TRAIN: ('num_train_images', 'training'), VALIDATION: ('num_eval_images', 'validation')}
 
 
 def makes_digits(command_line: CommandLine) -> bool:
-    """Whether the digits preset must make its data set first: it is not there, and `--data_dir` names no other."""
+    """Whether the digits preset must make its data set first: it does not exist, and `--data_dir` names no other."""
     is_own = command_line.preset == 'digits' and not {'data_dir', *FILE_FLAGS.values()} & command_line.given
     made = os.path.join(command_line.config.data_dir, dataset_info.FILE_NAME)
     return is_own and command_line.config.use_data == 'real' and not os.path.exists(made)
@@ -56,9 +56,9 @@ def fit_to_data_set(command_line: CommandLine) -> Config:
 def fit(command_line: CommandLine, description: Optional[DatasetInfo], counts: Mapping[str, int]) -> Config:
     """The configuration of a command line, with the sizes and the classes of its data set.
 
-    With `--train_epochs` and `--epochs_per_eval`, the numbers of steps follow from the sizes. More values of the preset
-    own_images follow from them. The description is the content of `dataset.json`, and `counts` are the numbers of
-    records of splits that were counted, or that the run of an evaluation has recorded.
+    The numbers of steps for `--train_epochs` and `--epochs_per_eval` follow from the sizes, and so do further values of
+    the preset own_images. The description is the content of `dataset.json`. `counts` has the numbers of records of
+    splits that were counted, or that an evaluated run has recorded.
 
     Raises:
       ConfigError: flags contradict the description, each other, or the preset.
@@ -96,7 +96,7 @@ def fit(command_line: CommandLine, description: Optional[DatasetInfo], counts: M
 def _images(
     command_line: CommandLine, split: str, description: Optional[DatasetInfo], counts: Mapping[str, int]
 ) -> int:
-    """The number of images of a split: the given one, or that of the description, or the number of records."""
+    """The number of images of a split: as given, else as described, else the number of records."""
     config, (name, kind) = command_line.config, SIZES[split]
     number: int = counts.get(split, getattr(config, name))
     is_of_run = split in counts and split not in config.splits
@@ -120,7 +120,7 @@ def _images(
 
 
 def _presets_for_beginners(command_line: CommandLine) -> str:
-    """Presets for a command line without one, whose default, ImageNet on a TPU, few begin with."""
+    """Suggests presets for a command line without one: few users begin with the default, ImageNet on a TPU."""
     if command_line.preset:
         return ''
     return (
@@ -130,15 +130,15 @@ def _presets_for_beginners(command_line: CommandLine) -> str:
 
 
 def counted(command_line: CommandLine, description: Optional[DatasetInfo]) -> Dict[str, int]:
-    """The numbers of records of the splits whose size neither a flag nor the description gives, by split.
+    """Counts the records of each split whose size neither a flag nor the description gives.
 
-    Only files that patterns name, or a folder, are counted; named files without a description are ImageNet's. Steps and
-    network of an evaluation may follow from the training images: they are those of the run that it follows, or of the
-    evaluation's own data set before that run has recorded them.
+    Only files that patterns or a folder name are counted; other files without a description are taken for ImageNet. An
+    evaluation may need the number of training images for its steps and its network. It is the number that the evaluated
+    run has recorded; until then, that of the evaluation's own data set.
 
     Raises:
       ConfigError: the number of training images is needed, and unknown.
-      DataError, RemoteError: the files cannot be found, or their records not counted.
+      DataError, RemoteError: the files cannot be found, or their records cannot be counted.
     """
     config, counts, splits = command_line.config, {}, [*command_line.config.splits]
     is_own = command_line.preset == 'own_images'

@@ -28,7 +28,7 @@ _NARROWEST_HELP, _WIDEST_HELP = 20, 100
 # Longer values and errors are shortened to this in a message about a flag.
 _LONGEST_MESSAGE = 600
 _SEE_HELP = '--help lists the flags.'
-# In bytes: as much as 100,000 flags.
+# In bytes: enough for 100,000 flags.
 _LARGEST_FLAG_FILE = 1 << 22
 # Flags that only print something, with a description of the output.
 _HELP_FLAGS = {
@@ -37,7 +37,7 @@ _HELP_FLAGS = {
     'version': 'the version of the program',
 }
 
-# Names that other programs have for what these flags set.
+# Names of these flags in other programs.
 _OTHER_NAMES = {
     'train_batch_size': ('batch_size', 'batch', 'bs', 'per_device_train_batch_size', 'global_batch_size'),
     'train_epochs': ('epochs', 'num_epochs', 'max_epochs', 'num_train_epochs', 'n_epochs'),
@@ -83,10 +83,10 @@ class CommandLine(NamedTuple):
     """A parsed command line: the values of the flags that were given, and what follows from them.
 
     Attributes:
-      config: the preset, changed by the flags that were given. `read`, which checks no values, and a help flag give the
-        default instead.
-      fields: the values of the fields of `Config` that flags, or TF_CONFIG in their place, set.
-      preset: the name that `--preset` gave; None without, which is imagenet.
+      config: the preset, changed by the flags that were given. With a help flag, and from `read`, which checks no
+        values, it is the default.
+      fields: the values of those fields of `Config` that were set by flags, or by TF_CONFIG in their place.
+      preset: the value of `--preset`; None if it was not given, which means imagenet.
       verbose: whether to show TensorFlow's own log.
       help: the help flag that was given, such as 'helpshort', if any.
       own: the values of the command's own flags.
@@ -101,7 +101,7 @@ class CommandLine(NamedTuple):
 
     @property
     def chooses_statistics(self) -> bool:
-        """Whether the preset, not a flag, sets a decay of batch normalization that is its own and not of TPU cores."""
+        """Whether the preset, not a flag, sets the decay of batch normalization, and not for TPU cores."""
         preset = PRESETS[self.preset or DEFAULT_PRESET]
         return 'batch_norm_decay' in preset and not preset.get('use_tpu', True) and 'batch_norm_decay' not in self.given
 
@@ -112,7 +112,7 @@ class CommandLine(NamedTuple):
 
 
 class _Parser(flags.ArgumentParser):
-    """Parses a value of a type by a function, with this program's message; `Config` checks the bounds."""
+    """Parses a value with a function, and reports errors in this program's words; `Config` checks the bounds."""
 
     def __init__(self, value_type: type, convert: Callable[[Any], Any]):
         self.syntactic_help = TYPE_NAMES[value_type]
@@ -137,7 +137,7 @@ def _define(values: flags.FlagValues, name: str, value_type: type, help: str, sh
 
 
 class _FlagValues(flags.FlagValues):
-    """Reads flag files, also those that flag files name, only if they are regular."""
+    """Reads flag files, including those named in flag files, only if they are regular files."""
 
     def _get_flag_file_lines(self, filename: str, parsed_file_stack: Optional[List[str]] = None) -> List[str]:
         if filename:
@@ -210,14 +210,14 @@ def read(argv: Sequence[str], own_flags: OwnFlags = NO_FLAGS) -> CommandLine:
 
 
 def _value(flag: flags.Flag) -> Any:
-    """The value of a flag. One from a `--flagfile` may begin with `~`."""
+    """The value of a flag. In a `--flagfile`, it may begin with `~`."""
     return expanded([flag.value])[0] if isinstance(flag.value, str) else flag.value
 
 
 def parse(argv: Sequence[str], own_flags: OwnFlags = NO_FLAGS, tf_config: Optional[str] = None) -> CommandLine:
     """Parses a command line, as `read` does, and checks its values, alone and against each other.
 
-    `tf_config` is the value of TF_CONFIG, which stands for flags; None for a command that runs on one machine alone.
+    `tf_config` is the value of TF_CONFIG, which replaces some flags; None for a command that runs on only one machine.
     """
     line = read(argv, own_flags)
     if line.help:
@@ -237,9 +237,10 @@ def parse(argv: Sequence[str], own_flags: OwnFlags = NO_FLAGS, tf_config: Option
 
 
 def place_of(argv: Sequence[str], tf_config: str) -> Optional[cluster.Place]:
-    """This machine's place among those of a run, also if other flags are wrong; None for one machine, and for help.
+    """This machine's place among the machines of a run, even if other flags are wrong; None for one machine or for
+    help.
 
-    So a worker that refuses its flags can tell the others.
+    With it, a worker that refuses its flags can report this to the others.
     """
     values = _FlagValues()
     # Words between flags are the values of other flags.
@@ -268,7 +269,7 @@ def place_of(argv: Sequence[str], tf_config: str) -> Optional[cluster.Place]:
 def check_data_dir(line: CommandLine) -> None:
     """Refuses a local `--data_dir` that does not exist, before TensorFlow is loaded.
 
-    Raises CommandError. A preset's own folder may be one that the run makes.
+    Raises CommandError. The folder of a preset need not exist: the run may make it.
     """
     if line.config.use_data == 'real' and 'data_dir' in line.given:
         check_folder(line.config.data_dir, 'data_dir')
@@ -288,12 +289,12 @@ def _of_tf_config(tf_config: str, given: Mapping[str, Any]) -> Dict[str, Any]:
 
 
 def with_preset(line: CommandLine) -> Dict[str, Any]:
-    """The values of the fields of `Config` that the preset sets, that the flags of devices imply, and that were given.
+    """The values of fields of `Config`: set by the preset, implied by the flags of devices, and given; the last one
+    wins.
 
-    The last of these counts. A preset's options that the chosen network does not take are left out, its epochs if steps
-    are given, and its data_dir if patterns of files are given. Steps that follow from epochs are those for the number
-    of images that is known so far.
-    A preset that exports does so into the given model_dir, beside no other run's models.
+    Some values of the preset are left out: options that the chosen network lacks, epochs if steps are given, and
+    data_dir if patterns of files are given. Steps that follow from epochs are for the number of images that is known so
+    far. If the preset exports and model_dir is given, it exports into model_dir, not beside other runs' models.
     """
     preset, given = PRESETS[line.preset or DEFAULT_PRESET], line.fields
     network = NETWORKS.get(given.get('network', preset.get('network', Config.network)))
@@ -310,7 +311,7 @@ def with_preset(line: CommandLine) -> Dict[str, Any]:
 
 
 def _counted(fields: Dict[str, Any], given: Mapping[str, Any]) -> Dict[str, int]:
-    """The steps of the epochs, for as many images as are known before the data set's description is read."""
+    """The steps that follow from epochs, for the number of images known before the data set's description is read."""
     numbers = ('num_train_images', 'train_batch_size', *EPOCHS.values())
     values = {name: fields.get(name, getattr(Config, name)) for name in numbers}
     if not all(value is None or 0 < value < 1e15 for value in values.values()):
@@ -319,7 +320,7 @@ def _counted(fields: Dict[str, Any], given: Mapping[str, Any]) -> Dict[str, int]
 
 
 def _own_export_dir(preset: Dict[str, Any], given: Mapping[str, Any]) -> Dict[str, Any]:
-    """The export_dir of a run whose preset exports but whose model_dir is given: in that folder."""
+    """An export_dir inside model_dir, if the preset exports and model_dir is given."""
     if not preset.get('export_dir') or not given.get('model_dir'):
         return {}
     return {'export_dir': os.path.join(given['model_dir'], os.path.basename(preset['export_dir']))}

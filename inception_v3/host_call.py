@@ -32,7 +32,7 @@ def host_call(
       loss: float32 scalar, the loss of one core.
       rate: float32 scalar, the learning rate.
       step: integer scalar, the number of steps done before this one.
-      config: of the run.
+      config: the run's configuration.
 
     Returns:
       The function that runs on the host, and its arguments, each of shape [1]: the host receives one value per core.

@@ -134,7 +134,7 @@ class InputPipeline:
         files = tf.data.Dataset.from_tensor_slices((paths, sizes)).shard(hosts, host)
         read = functools.partial(self._read_file, config.num_files_infeed, paths=paths[host::hosts])
         if host >= len(paths):
-            # A host that feeds an evaluation with padding alone. Interleaving no file crashes TensorFlow 1.15.
+            # A host without files feeds only padding. Interleaving no files crashes TensorFlow 1.15.
             return files.flat_map(read)
         if self._is_training and config.initial_shuffle_buffer_size:
             files = files.shuffle(config.initial_shuffle_buffer_size)

@@ -14,7 +14,7 @@ from inception_v3.machines import sums
 
 
 class ReplicatedEstimator(tf.estimator.tpu.TPUEstimator):
-    """A TPUEstimator without a TPU, whose graphs a strategy builds, if one is given: those of training and evaluation.
+    """A TPUEstimator without a TPU. If a strategy is given, it builds the graphs of training and evaluation.
 
     The strategy stays out of `RunConfig`, which would read TF_CONFIG for it and copy it for every replica. The batch
     sizes are those of one replica.
@@ -36,8 +36,8 @@ class ReplicatedEstimator(tf.estimator.tpu.TPUEstimator):
         # An input with a seed begins at the global step, which Estimator creates later if there is a strategy. It then
         # passes a context, which TPUEstimator does not expect.
         self._create_global_step(tf.get_default_graph())
-        # By default, a session asks twice whether each copy of each variable is initialized. Each is: the session
-        # begins with the initializer, or restores all of them.
+        # By default, a session checks twice whether each copy of each variable is initialized. All are: the session
+        # begins with the initializer, or restores them.
         for key in (tf.GraphKeys.READY_OP, tf.GraphKeys.READY_FOR_LOCAL_INIT_OP):
             tf.add_to_collection(key, tf.constant([], tf.string))
         if replicas.are_several():
@@ -57,10 +57,10 @@ class ReplicatedEstimator(tf.estimator.tpu.TPUEstimator):
 
 
 class _Session(tf.train.SessionCreator):
-    """A session that hooks can begin to use several times.
+    """A session that hooks can use several times.
 
-    In the beginning, it restores the newest checkpoint in `checkpoint_dir`, if there is one; or each time `checkpoint`.
-    `master` gives the server of the session; empty for this process alone.
+    When it is created, it restores the newest checkpoint in `checkpoint_dir`, if there is one; or, before each use,
+    `checkpoint`. `master` returns the address of the session's server; empty for this process.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class _Session(tf.train.SessionCreator):
         """Creates the session the first time, and restores it at other times; called by MonitoredSession."""
         if self._session is None:
             if not self._scaffold.init_op:
-                # A session that fails to begin is created again in the same graph.
+                # If a session fails to start, another is created in the same graph.
                 tf.add_to_collection(tf.GraphKeys.INIT_OP, replicas.initializer())
             session = tf.train.ChiefSessionCreator(
                 self._scaffold,
@@ -96,7 +96,7 @@ class _Session(tf.train.SessionCreator):
             self._session = session
         elif self.checkpoint:
             self._scaffold.saver.restore(self._session, self.checkpoint)
-            # The sums of the metrics begin again.
+            # Resets the sums of the metrics.
             self._session.run(self._scaffold.local_init_op)
         return self._session
 
@@ -126,7 +126,7 @@ class _BegunOnce(tf.estimator.SessionRunHook):
 class _Graph(NamedTuple):
     """A graph with its session, the operation of a step, and the metrics to read after the last step.
 
-    The hooks are for each use of the graph, such as that of its host call.
+    The hooks run at each use of the graph, such as the hook of its host call.
     """
 
     graph: tf.Graph
@@ -169,7 +169,7 @@ class LocalEstimator(ReplicatedEstimator):
         self._training = self._evaluation = None
 
     def export_saved_model(self, *args: Any, **kwargs: Any) -> bytes:
-        """As `TPUEstimator.export_saved_model`, in the memory of training and evaluation, which are released."""
+        """As `TPUEstimator.export_saved_model`, after releasing the memory of training and evaluation."""
         self.release()
         return super().export_saved_model(*args, **kwargs)
 

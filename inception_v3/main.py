@@ -9,8 +9,8 @@ if __name__ == '__main__':
     # Before `main` runs there is nothing to save, and no message to give.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     signal.signal(signal.SIGTERM, lambda *unused: os._exit(75))
-    # In place of the working directory, where a user may have a data.py: the folder of this package, which is
-    # inception_v3, or in the wheel inception_v3_tpu.inception_v3.
+    # The folder that contains this package replaces the working directory, where a user may have a data.py. The package
+    # is inception_v3, or inception_v3_tpu.inception_v3 in the wheel.
     sys.path[0] = os.path.abspath(__file__).rsplit(os.sep, 2 + (__package__ or '').count('.'))[0]
 
 from compat.deferred import full_name

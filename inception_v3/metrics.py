@@ -80,7 +80,8 @@ def names_of(classes: tf.Tensor, class_names: Sequence[str], num_classes: int) -
 def print_predictions(labels: tf.Tensor, logits: tf.Tensor, class_names: Sequence[str]) -> tf.Operation:
     """Prints a line per image: its label, and the five most likely classes with their probabilities.
 
-    The name of a class follows its number in brackets. A TPU's host computes the metrics, so its log has the lines.
+    A class is printed as its number, with its name in brackets. A TPU's host computes the metrics, so its log has the
+    lines.
     """
     num_classes = int(logits.shape[1])
     probabilities, classes = tf.nn.top_k(tf.nn.softmax(logits), k=min(5, num_classes))

@@ -1,4 +1,4 @@
-"""Reads the folder of a run: its checkpoints, their damage and digests, and its configuration, which it compares."""
+"""Reads the folder of a run: checkpoints, their damage and digests, and configurations, which it also compares."""
 
 import contextlib
 import dataclasses
@@ -183,7 +183,7 @@ def data_files(checkpoint: str) -> List[str]:
 
 
 def check_fits_graph(checkpoint: str) -> None:
-    """Raises CheckpointError unless a checkpoint has the current graph's variables, but for those of loss scaling."""
+    """Raises CheckpointError unless a checkpoint has the current graph's variables, except those of loss scaling."""
     stored = _reader(checkpoint).get_variable_to_shape_map()
     optional = {v.op.name for v in tf.get_collection(loss_scale.VARIABLES)}
     wanted: Dict[str, List[int]] = {
@@ -287,7 +287,7 @@ def differences(old: Config, new: Config) -> List[str]:
 
 
 def _in_brief(value: Any) -> str:
-    """A value of a field; weights of many classes are shortened, and told from others by a digest."""
+    """A field's value; a long one, such as the weights of many classes, is shortened and followed by its digest."""
     text = str(value)
     if len(text) <= _LONGEST_VALUE:
         return text

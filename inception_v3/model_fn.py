@@ -83,14 +83,14 @@ def _network(
 
 
 def network_shapes(config: Config) -> Dict[str, List[int]]:
-    """The shapes of the network's variables by name, those of the auxiliary head and moving statistics included."""
+    """The shapes of the network's variables by name, including the auxiliary head and the moving statistics."""
     with tf.Graph().as_default(), tf.variable_scope(tf.get_variable_scope(), use_resource=True):
         _network(tf.zeros([1, config.height, config.width, 3]), tf.estimator.ModeKeys.EVAL, config)
         return {variable.op.name: variable.shape.as_list() for variable in tf.global_variables()}
 
 
 def network_options(config: Config, mode: str = _TRAIN) -> Dict[str, Any]:
-    """The options that the run's network is built with, of those that `networks.registry.OPTIONS` names."""
+    """The options with which the run's network is built, a subset of `networks.registry.OPTIONS`."""
     options = {
         'dropout': seeding.dropout_for(config),
         'depth_multiplier': config.depth_multiplier,
@@ -111,22 +111,22 @@ def total_loss(
     auxiliary logits, plus `weight_decay` (4e-5) times half the sum of squares of the weights in the collection WEIGHTS:
     those of convolutions and dense layers, without biases and batch normalization, and without frozen ones.
 
-    With `class_weights`, the cross-entropies of an image are multiplied by the weight of its label, and the mean still
-    divides by the number of images: so the mean over the replicas is that of the whole batch, as it would not be if
-    each divided by the weights of its own images.
+    With `class_weights`, the cross-entropies of an image are multiplied by the weight of its label. The mean still
+    divides by the number of images, not by the sum of their weights, so that the mean over the replicas equals the mean
+    over the whole batch.
 
     Args:
       logits: float32 [batch, num_classes].
-      auxiliary_logits: those of the auxiliary head, of the same shape, or None.
+      auxiliary_logits: the logits of the auxiliary head, of the same shape; or None.
       labels: int32 [batch].
-      config: of the run.
+      config: the run's configuration.
     """
     weights_by_label = class_weights.by_label(config)
     if weights_by_label and len(weights_by_label) != logits.shape[1]:
         raise ConfigError(f'--class_weights: has {len(weights_by_label)} numbers for {logits.shape[1]} classes.')
 
     def cross_entropy(x: tf.Tensor) -> tf.Tensor:
-        # The bits of `tf.losses.softmax_cross_entropy`, with a quarter of its operations.
+        # Bit-identical to `tf.losses.softmax_cross_entropy`, with a quarter of its operations.
         classes, smoothing = int(x.shape[1]), config.label_smoothing
         others = np.float32(smoothing) / np.float32(classes)
         smoothed = tf.one_hot(labels, classes, np.float32(1 - smoothing) + others, others)
@@ -164,7 +164,7 @@ def _training(
         summation = seeding.aggregation_method(config)
         if config.precision == 'float16':
             train_op = loss_scale.minimize(optimizer, loss, global_step, summation)
-            # One for all replicas, in place of another that cannot restore a checkpoint of another precision.
+            # One saver for all replicas. The default saver cannot restore a checkpoint of another precision.
             tf.get_collection_ref(tf.GraphKeys.SAVERS)[:] = [loss_scale.Saver()]
         else:
             train_op = optimizer.minimize(loss, global_step, aggregation_method=summation)

@@ -23,12 +23,12 @@ def update_averages(decay: float, global_step: tf.Tensor, frozen: Sequence[tf.Va
     d is min(decay, (1 + step) / (10 + step)), so that averages follow the fast changes of early
     training. The trainable variables and the collection MOVING_AVERAGE_VARIABLES have averages. The moving mean and
     variance of batch normalization have none, because they are averages already. An average is stored under the
-    variable's name plus `/ExponentialMovingAverage`. Of several replicas, the first has them.
+    variable's name plus `/ExponentialMovingAverage`. With several replicas, only the first has averages.
 
     Args:
-      decay: of the averages per step, after the first steps.
+      decay: the decay of the averages per step, after the first steps.
       global_step: the number of steps done, this one included.
-      frozen: variables that do not train; they have averages, too, which are set to their values.
+      frozen: variables that do not train; their averages are set to their values.
     """
     steps = tf.cast(global_step, tf.float32)
     share = 1.0 - tf.minimum(decay, (1.0 + steps) / (10.0 + steps))
@@ -54,14 +54,14 @@ def update_averages(decay: float, global_step: tf.Tensor, frozen: Sequence[tf.Va
 def _create_average(variable: tf.Variable) -> tf.Variable:
     """Creates the average of a variable, with the variable's initial value.
 
-    `tf.train.ExponentialMovingAverage` asks at its own initialization whether the variable is initialized, with a
-    conditional for each: an eighth of a training graph's operations.
+    `tf.train.ExponentialMovingAverage` checks, when it is initialized, whether the variable is initialized. It adds a
+    conditional for each variable: an eighth of a training graph's operations.
     """
     with tf.init_scope():
         # The initial value alone would be drawn a second time.
         with tf.control_dependencies([variable.initializer]):
             first = variable.read_value()
-        # A strategy cannot be asked to place a variable beside one copy of another.
+        # A strategy cannot place a variable beside one copy of another variable.
         return slot_creator.create_slot(variable, first, SUFFIX[1:], colocate_with_primary=not replicas.are_several())
 
 
@@ -78,8 +78,8 @@ class LoadEMAHook(tf.estimator.SessionRunHook):
     """Replaces the weights by the averages of one checkpoint, before the first step of an evaluation.
 
     Args:
-      path: the evaluated checkpoint, which need not be the newest, so that its averages belong to the weights that
-        TPUEstimator restores; or a model_dir, for its newest checkpoint at the time when the session starts.
+      path: the evaluated checkpoint, which TPUEstimator restores and which need not be the newest; or a model_dir, for
+        its newest checkpoint when the session starts.
     """
 
     def __init__(self, path: str):
@@ -90,11 +90,11 @@ class LoadEMAHook(tf.estimator.SessionRunHook):
         """Adds the restore operations to the graph.
 
         Raises:
-          CheckpointError: the path is neither of a checkpoint nor of a folder; the checkpoint holds no averages, or the
-            model_dir no checkpoint.
+          CheckpointError: the path is neither a checkpoint nor a folder; the checkpoint has no averages, or the
+            model_dir has no checkpoint.
         """
         check_holds_averages(self._checkpoint())
-        # A graph that lives over several evaluations has a hook for each.
+        # A graph that serves several evaluations has a hook for each of them.
         savers = tf.get_collection_ref(_SAVERS)
         if not savers:
             savers.append(averaging_saver())

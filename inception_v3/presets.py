@@ -47,11 +47,12 @@ DESCRIPTIONS: Dict[str, str] = {
 
 
 def _imagenet_in_batches_of(images: int, per_core: int = 128, **changes: Any) -> Dict[str, Any]:
-    """ImageNet for as many images as the default has in its 213,000 steps of 1,024."""
+    """ImageNet, trained on as many images as the default's 213,000 steps of 1,024."""
     cores = images // per_core
     return {
         'num_shards': cores,
-        # The documented decay of one sequential update, to the power of the number of cores: the default is that of 8.
+        # The documented decay of one sequential update, to the power of the number of cores; the default is for 8
+        # cores.
         'batch_norm_decay': round(0.9997**cores, 4),
         'train_batch_size': images,
         'use_learning_rate_warmup': True,
@@ -92,7 +93,7 @@ _REVNET_CIFAR: Dict[str, Any] = {
     'step_epochs': '80,120',
     'weight_decay': 2e-4,
     'train_steps': 80000,
-    # Both of the document's program, which evaluates every 500 steps.
+    # Both are from the document's program, which evaluates every 500 steps.
     'eval_batch_size': 1000,
     'train_steps_per_eval': 500,
 }
@@ -128,7 +129,7 @@ _RESNET: Dict[str, Any] = {
     'use_learning_rate_warmup': True,
 }
 
-# For data sets of users, on the CPU.
+# For users' own data sets, on the CPU.
 _FEW_IMAGES: Dict[str, Any] = {
     'use_tpu': False,
     'train_batch_size': 32,
@@ -170,9 +171,9 @@ PRESETS: Dict[str, Dict[str, Any]] = {
         'train_steps': 112603,
         'train_steps_per_eval': 1252,
     },
-    # The published example of streamed shards: CIFAR-10 repeated to 1,280,000 images. Published are images, shards,
-    # batches per core (128 and 64), epochs with an evaluation after each, bfloat16, the shuffle
-    # buffer of 10,000, the padding by 4 pixels, and the log's 10 steps. The other values are chosen here: those of
+    # The published example of streamed shards: CIFAR-10 repeated to 1,280,000 images. Published values: images, shards,
+    # batches per core (128 and 64), epochs with an evaluation after each, bfloat16, the shuffle buffer of 10,000, the
+    # padding by 4 pixels, and the log's 10 steps. The other values were chosen here: they are those of
     # resnet50_imagenet, except for a cosine schedule after one epoch of warm-up. An epoch has 312.5 steps: evaluations
     # come at its end, or up to five steps later. NUM_WORKERS=8 is published with two meanings; here, a host reads 8
     # files at a time.
@@ -192,7 +193,7 @@ PRESETS: Dict[str, Dict[str, Any]] = {
         'width': 32,
         'schedule': 'cosine',
         'warmup_epochs': 1,
-        # The steps are those of the published number of images; the epochs hold for any other.
+        # The steps are for the published number of images; the epochs hold for any other number.
         'train_steps': 3125,
         'train_epochs': 10.0,
         'train_steps_per_eval': 313,
@@ -248,8 +249,8 @@ PRESETS: Dict[str, Dict[str, Any]] = {
         'batch_norm_decay': 0.975,
         'learning_rate': 0.12,
     },
-    # The network must be that of the weights: the default, or what other flags say. A classifier that starts from
-    # nothing learns at a tenth of the default rate; layers that are trained already change by a tenth of that.
+    # The network must match the weights: the default, or as other flags say. A classifier that starts from nothing
+    # learns at a tenth of the default rate; layers that are trained already change by a tenth of that.
     'finetune': {
         **_FEW_IMAGES,
         'batch_norm_decay': 0.99,
@@ -280,7 +281,7 @@ def steps_of(epochs: float, images: int, batch_size: int) -> int:
 
 
 def steps_of_epochs(values: Mapping[str, Any]) -> Dict[str, int]:
-    """The numbers of steps, by name, that follow from epochs; none of those without epochs."""
+    """The numbers of steps, by name, that follow from epochs where these are set."""
     images, batch_size = values['num_train_images'], values['train_batch_size']
     return {name: steps_of(values[epochs], images, batch_size) for name, epochs in EPOCHS.items() if values[epochs]}
 

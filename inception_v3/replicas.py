@@ -39,10 +39,10 @@ def number() -> Any:
 
 
 def _reduced(reduction: tf.distribute.ReduceOp, tensor: tf.Tensor) -> tf.Tensor:
-    """The sum or mean of a tensor over the replicas, for each of them. It has no gradient.
+    """The sum or mean of a tensor over the replicas, on each of them. It has no gradient.
 
-    That of `all_reduce` looks for the variables that the sum depends on, and fails in a graph of 1.15, where they are
-    those of all replicas.
+    The gradient of `all_reduce` searches for the variables that the sum depends on, and fails in 1.15, where the graph
+    has the variables of all replicas.
     """
 
     def merge(strategy: tf.distribute.Strategy, value: Any) -> Any:
@@ -66,8 +66,8 @@ def all_true(condition: tf.Tensor) -> tf.Tensor:
 def sums(groups: Sequence[Sequence[int]], tensor: tf.Tensor) -> Tuple[tf.Tensor, tf.Tensor]:
     """The sums of a tensor over the current replica's group of replicas, and over the first group.
 
-    `tf.distribute` adds over all replicas alone. In that sum each group has a place of its own, with zeros of all other
-    replicas, so that the bits are those of a sum over the group.
+    `tf.distribute` can only add over all replicas. In that sum, each group has its own element, to which all other
+    replicas add zeros, so that its bits equal those of a sum over the group.
     """
     if len(groups) == 1:
         total = _reduced(tf.distribute.ReduceOp.SUM, tensor)
@@ -82,12 +82,13 @@ def sums(groups: Sequence[Sequence[int]], tensor: tf.Tensor) -> Tuple[tf.Tensor,
 def custom_gradient(
     function: Callable[..., Any], variables: Optional[Dict[str, tf.Variable]] = None
 ) -> Callable[..., Any]:
-    """As `tf.custom_gradient`, for a function of tensors, which may contain sums over the replicas.
+    """As `tf.custom_gradient`, for a function of tensors that may contain sums over the replicas.
 
-    The function returns a tuple of results, and a function from their gradients to those of its arguments. TensorFlow's
-    searches the graph for the variables that the results depend on, and fails: see `_reduced`. Here they are those of
-    `variables` that train, which may be added while the function runs. As TensorFlow does, the function from gradients
-    gets them as `variables` if there are any, and then returns their gradients, too.
+    The function returns a tuple of results, and a gradient function, which maps the gradients of the results to those
+    of the arguments. `tf.custom_gradient` searches the graph for the variables that the results depend on, and fails:
+    see `_reduced`. Here, they are the trainable ones of `variables`, to which the function may add while it runs. As in
+    TensorFlow, the gradient function receives them as `variables`, if there are any, and then returns their gradients,
+    too.
     """
     if not are_several():
         return tf.custom_gradient(function)
@@ -118,7 +119,7 @@ def custom_gradient(
 
 
 def merged(function: Callable[..., Any], *values: Any) -> Any:
-    """The result of a function of the first replica's values, which is called once for all replicas."""
+    """Calls a function once for all replicas, with the first replica's values, and returns its result."""
     if not are_several():
         return function(*values)
 
@@ -142,7 +143,7 @@ def apply_gradients_if(condition: tf.Tensor, optimizer: tf.train.Optimizer, pair
         return tf.cond(condition, lambda: optimizer.apply_gradients(pairs), tf.no_op)
 
     def merge(strategy: tf.distribute.Strategy, condition: Any, pairs: Any) -> tf.Operation:
-        # An optimizer begins on each replica, and merges them itself.
+        # An optimizer is called on each replica, and merges the replicas itself.
         def apply() -> tf.Operation:
             return strategy.group(strategy.extended.call_for_each_replica(optimizer.apply_gradients, args=(pairs,)))
 
@@ -165,7 +166,7 @@ def copies(variable: tf.Variable) -> List[tf.Variable]:
 
 @contextlib.contextmanager
 def on_first() -> Iterator[None]:
-    """Context manager in which new variables and operations are those of the first replica of this process alone."""
+    """Context manager in which new variables and operations belong only to the first replica of this process."""
     if not are_several():
         yield
         return
@@ -179,17 +180,21 @@ def on_first() -> Iterator[None]:
 
 
 def initializer() -> tf.Operation:
-    """Initializes all copies of all variables. TensorFlow's own adds a group for each variable and device."""
+    """Initializes all copies of all variables.
+
+    TensorFlow's own initializer adds a group for each variable and device.
+    """
     return tf.group(*(copy.initializer for variable in tf.global_variables() for copy in copies(variable)))
 
 
 class Saver(tf.train.Saver):
     """Saves the first copies of variables; restores them, and then gives their values to the other copies.
 
-    TensorFlow's own restores each copy from the checkpoint, with four times as many operations.
+    TensorFlow's own saver restores each copy from the checkpoint, with four times as many operations.
 
     Args:
-      variables: by their names in a checkpoint. None: all of the graph, with the settings of Estimator's own saver.
+      variables: the variables by their names in a checkpoint. None: all of the graph's, with the settings of
+        Estimator's own saver.
     """
 
     def __init__(self, variables: Optional[Dict[str, tf.Variable]] = None):

@@ -1,4 +1,4 @@
-"""Values that contradict each other: a function per subject, with messages that say what to change.
+"""Checks values against each other: a function per subject, with messages that say what to change.
 
 `check` is called when a command line is parsed, and again when its configuration is fitted to the data set. The bounds
 of single values are in `config`; values with a form of their own, such as addresses and lists of epochs, are checked
@@ -24,7 +24,7 @@ from inception_v3.tpu import topology
 from preprocessing.preprocessings import PREPROCESSINGS
 
 _GLOB_CHARACTERS = '*?['
-# Characters of a name or path that a message shows: all that a setting may have.
+# The most characters of a name or path in a message: as many as a setting may have.
 _LONGEST = 4096
 _PROFILE_STEPS = re.compile('([1-9][0-9]{0,9}),([1-9][0-9]{0,9})')
 # A trace holds every operation of every step.
@@ -40,7 +40,7 @@ def check(config: Config, given: AbstractSet[str] = frozenset()) -> None:
 
 
 def contradictions(config: Config, given: AbstractSet[str] = frozenset()) -> Iterator[str]:
-    """Messages about values that contradict each other, a line each; arguments as of `check`."""
+    """Messages about values that contradict each other, a line each; the arguments are those of `check`."""
     for rule in (
         _tpu,
         _replicas,
@@ -188,7 +188,7 @@ def _schedule(config: Config) -> Iterator[str]:
 
 
 def _place(folder: str) -> str:
-    """The one spelling of a folder: links and relative paths are resolved where it is local."""
+    """The canonical path of a folder: links and relative paths are resolved if it is local."""
     if not folder:
         return ''
     return os.path.normpath(folder) if '://' in folder else os.path.realpath(folder)
@@ -284,7 +284,7 @@ def _loss(config: Config) -> Iterator[str]:
     given = class_weights.given(config)
     if given == class_weights.BALANCED and config.use_data == 'fake':
         yield f'--class_weights={given}: needs the numbers of images of a data set; here --use_data=fake.'
-    # A number is a mistake, and no file.
+    # A number is a mistake, not a file.
     if given.replace('.', '').isdecimal():
         yield f'--class_weights={_text(given)}: must be balanced, or a CSV file with a weight for each class.'
 

@@ -77,7 +77,7 @@ class Run:
         self._termination.agree = self._workers.agreed
 
     def check(self) -> Seen:
-        """Checks the device, the data set and the memory. It writes nothing, and logs warnings alone.
+        """Checks the device, the data set and the memory. It writes nothing, and logs only warnings.
 
         Raises:
           ConfigError, DataError: the run cannot start.
@@ -223,7 +223,7 @@ class Run:
         return None
 
     def _is_finished(self) -> bool:
-        """Whether the newest checkpoint has all steps. It must fit the network, which no training checks then."""
+        """Whether the newest checkpoint has all steps. If so, it must fit the network, since no training checks that."""
         config = self._config
         checkpoint = latest_checkpoint(self._model_dir)
         if not checkpoint or step_of(checkpoint) < config.train_steps:
