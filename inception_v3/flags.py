@@ -237,8 +237,7 @@ def parse(argv: Sequence[str], own_flags: OwnFlags = NO_FLAGS, tf_config: Option
 
 
 def place_of(argv: Sequence[str], tf_config: str) -> Optional[cluster.Place]:
-    """This machine's place among the machines of a run, even if other flags are wrong; None for one machine or for
-    help.
+    """This machine's place among the machines of a run, even if other flags are wrong; None for one machine or help.
 
     With it, a worker that refuses its flags can report this to the others.
     """
@@ -289,8 +288,7 @@ def _of_tf_config(tf_config: str, given: Mapping[str, Any]) -> Dict[str, Any]:
 
 
 def with_preset(line: CommandLine) -> Dict[str, Any]:
-    """The values of fields of `Config`: set by the preset, implied by the flags of devices, and given; the last one
-    wins.
+    """The values of fields of `Config`: set by the preset, implied by flags of devices, and given; the last wins.
 
     Some values of the preset are left out: options that the chosen network lacks, epochs if steps are given, and
     data_dir if patterns of files are given. Steps that follow from epochs are for the number of images that is known so

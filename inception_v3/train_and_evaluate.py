@@ -223,7 +223,7 @@ class Run:
         return None
 
     def _is_finished(self) -> bool:
-        """Whether the newest checkpoint has all steps. If so, it must fit the network, since no training checks that."""
+        """Whether the newest checkpoint has all steps. If so, it must fit the network, as no training checks this."""
         config = self._config
         checkpoint = latest_checkpoint(self._model_dir)
         if not checkpoint or step_of(checkpoint) < config.train_steps:

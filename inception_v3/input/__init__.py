@@ -1,4 +1,5 @@
 """The parts of the input pipeline: order of records, bad records, drawing, fake data, infeed.
 
-The pipeline and what runs it import these; they know no model. To begin: `record_preprocessing`.
+The pipeline and the modules that run it import these. They do not depend on the model. Start with
+`record_preprocessing`.
 """

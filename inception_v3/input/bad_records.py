@@ -1,4 +1,4 @@
-"""Counts and explains the records that a run has skipped, which `usable_records` names by a file for each."""
+"""Counts and explains the records that a run has skipped; `usable_records` writes a file named after each."""
 
 import collections
 import contextlib
@@ -21,7 +21,7 @@ def checker_of(config: Config, split: str) -> record_checker.RecordChecker:
 
 
 class BadRecords:
-    """The records, of the splits that a run reads, that its commands have skipped."""
+    """The records that a run's commands have skipped, in the splits that it reads."""
 
     def __init__(self, config: Config, splits: Sequence[str]):
         self._config = config
@@ -70,7 +70,7 @@ class BadRecords:
                 for name in names:
                     file_name, _, position = name.rpartition(SEPARATOR)
                     if file_name not in path_of:
-                        # An evaluation of other files beside this one skipped it, and names it.
+                        # A simultaneous evaluation of other files skipped this record, and names it.
                         continue
                     number = remote.read(os.path.join(folder_of(self._config, split), name)) if workers else None
                     yield checker.problem_at(path_of[file_name], int(position)), workers.get(number or b'', '')
@@ -79,5 +79,5 @@ class BadRecords:
         if not self._config.max_bad_records:
             return []
         names = remote.names_in(folder_of(self._config, split)) or []
-        # Without the files that file managers leave.
+        # Leaves out the files of file managers.
         return [name for name in names if NAME.fullmatch(name)]

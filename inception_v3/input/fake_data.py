@@ -22,8 +22,8 @@ def fake_images(
 ) -> tf.data.Dataset:
     """Generates a different random image for each position in an epoch; the labels cycle through all classes.
 
-    Training repeats without end, distorts the images, and skips those of `step` completed steps; each host has
-    consecutive positions of every global batch. Returns a data set of (features, label), as the preprocessing phase of
+    Training repeats forever, distorts the images, and skips those of `step` completed steps; each host has consecutive
+    positions of every global batch. Returns a data set of (features, label), as does the preprocessing phase of
     `InputPipeline`.
     """
     count = config.num_train_images if is_training else config.eval_images

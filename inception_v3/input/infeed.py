@@ -25,7 +25,7 @@ class Infeed:
     """Packs images on the host, and unpacks them on the device.
 
     Attributes:
-      preprocessing: that of the run.
+      preprocessing: the run's preprocessing.
     """
 
     def __init__(self, config: Config):
@@ -58,7 +58,7 @@ class Infeed:
         image = tf.cast(image + 0.5, tf.uint8)
         if not self._config.use_tpu:
             return image
-        # A TPU's infeed takes no bytes; four of them in an int32 word take the same space.
+        # A TPU's infeed does not accept bytes; four bytes in an int32 word take the same space.
         missing = -image.shape.num_elements() % _WORD_BYTES
         return tf.bitcast(tf.reshape(tf.pad(tf.reshape(image, [-1]), [[0, missing]]), [-1, _WORD_BYTES]), tf.int32)
 

@@ -10,12 +10,12 @@ from inception_v3.config import Config
 # Records that are tried as a group if some may be bad; with a seed, see `group_for`. Larger groups cost less per
 # record; about three groups are held in memory.
 GROUP_RECORDS = 128
-# The fewest records of which one can replace another.
+# The fewest records in a run, within which one record can replace another.
 RUN_RECORDS = 8
 
 
 class Group(NamedTuple):
-    """The records that `usable_records.map_or_replace` tries together: `width` of each lane in each step."""
+    """The records that `usable_records.map_or_replace` tries together: `width` records of each lane in each step."""
 
     lanes: int
     steps: int
@@ -23,15 +23,15 @@ class Group(NamedTuple):
 
     @property
     def records(self) -> int:
-        """Their number."""
+        """The number of records in a group."""
         return self.lanes * self.steps * self.width
 
 
 def group_for(batch: int, hosts: int, records: int) -> Group:
-    """The groups of a host's records, for a size of the global batch, and the records of the data set.
+    """The groups of a host's records, for a size of the global batch and a number of records in the data set.
 
-    A run of a lane has at least `RUN_RECORDS` records. If they are those of several steps, all lanes of the host are in
-    a group, because images leave step after step: 512 in batches of 64, 896 in batches of 448.
+    A run of a lane has at least `RUN_RECORDS` records. If these are for several steps, a group has all lanes of the
+    host, because images leave step after step: 512 in batches of 64, 896 in batches of 448.
     """
     lanes = order.lanes_for(batch, hosts, records)
     width = batch // lanes
@@ -42,7 +42,7 @@ def group_for(batch: int, hosts: int, records: int) -> Group:
 def completed_steps(config: Config) -> tf.Tensor:
     """The number of completed steps, int64 scalar, where a pipeline with a seed resumes; without a seed, 0.
 
-    The step is that of the checkpoint: a session restores it before it initializes its iterators.
+    It is the checkpoint's step: a session restores it before it initializes its iterators.
     """
     step = tf.train.get_global_step() if config.seed is not None else None
     return tf.constant(0, tf.int64) if step is None else tf.cast(step, tf.int64)
@@ -53,9 +53,9 @@ def ordered_records(
 ) -> tf.data.Dataset:
     """A host's records of endless global batches, after the completed steps.
 
-    The run has a seed. `read` is a function from the number of files that are read at a time, a path and a size to the
-    records of a file. Returns a data set of records, as `order.ordered`; with `max_bad_records`, of groups for
-    `usable_records.map_or_replace`.
+    The run has a seed. `read` returns the records of a file; its arguments are the number of files to read at a time, a
+    path and a size. Returns a data set of records, as `order.ordered` does; with `max_bad_records`, a data set of
+    groups for `usable_records.map_or_replace`.
 
     Raises:
       DataError: there are no records, or they cannot be counted.

@@ -26,7 +26,7 @@ def pad_batch(batch_size: int, images: tf.Tensor, labels: Label) -> Tuple[tf.Ten
 
 
 def zeros_like(dataset: tf.data.Dataset) -> tf.data.Dataset:
-    """A data set of one element of zeros, shaped like those of `dataset`; unknown sizes become 0."""
+    """A data set of one element of zeros, shaped like the elements of `dataset`; unknown sizes become 0."""
 
     def zeros(shape: tf.TensorShape, dtype: tf.DType) -> tf.Tensor:
         return tf.zeros([size or 0 for size in shape.as_list()], dtype)

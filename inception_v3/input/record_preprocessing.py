@@ -1,4 +1,4 @@
-"""The preprocessing of records, whose first steps take one record or a group, with the same results."""
+"""Preprocesses records. The first steps take one record or a group, with the same results."""
 
 from typing import Any, NamedTuple, Tuple
 
@@ -12,10 +12,10 @@ from preprocessing.stateless import uniform_of
 
 
 class DrawnRecord(NamedTuple):
-    """A record that is parsed and drawn, but not decoded; for a group, each part begins with a dimension of records.
+    """A record that is parsed and drawn, but not decoded; in a group, the first dimension of each part is the records.
 
-    The shape is int32 [3]: height, width and channels of the image. The distortion is as `Preprocessing.draw` draws it;
-    () in evaluation. The plan says how to decode the crop.
+    The shape is int32 [3]: height, width and channels of the image. The distortion is from `Preprocessing.draw`; () in
+    evaluation. The plan says how to decode the crop.
     """
 
     encoded: tf.Tensor
@@ -42,7 +42,7 @@ class RecordPreprocessing:
         return self.finish(self.draw(record))
 
     def draw(self, record: Record) -> DrawnRecord:
-        """Parses a record and draws its distortion, or those of a group of records.
+        """Parses a record, or a group of records, and draws the distortions.
 
         Without a key, it draws from TensorFlow's generators.
         """
@@ -53,7 +53,7 @@ class RecordPreprocessing:
         def of_each(number: tf.Tensor) -> tf.Tensor:
             return tf.fill([records], number) if records and not number.shape.ndims else number
 
-        with tf.name_scope('preprocessing'):  # By which a profile finds the phase.
+        with tf.name_scope('preprocessing'):  # A profile finds the phase by this scope.
             encoded, bbox, label = self.parse(serialized)
             shape, distortion = image_shape(encoded), ()
             if self._is_training:

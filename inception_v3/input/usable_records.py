@@ -1,7 +1,7 @@
-"""Preprocesses records of which some cannot be used, and names these.
+"""Preprocesses records of which some cannot be used, and names the unusable ones.
 
-In evaluation, and in training without a seed, they are left out. In training with a seed they are replaced, so that the
-other images of every batch stay the same: see `map_or_replace`.
+In evaluation, and in training without a seed, unusable records are left out. In training with a seed, they are
+replaced, so that the other images of every batch stay the same: see `map_or_replace`.
 
 A graph cannot catch the failure of an operation, but a data set can ignore it. Setting up such a data set takes as long
 as several images, and only one data set is processed at a time. Therefore a data set handles a group of records.
@@ -19,9 +19,9 @@ from inception_v3.config import Config
 from inception_v3.input.ordered_records import GROUP_RECORDS
 from inception_v3.input.padding import zeros_like
 
-# A part of the message about records that cannot be replaced.
+# Part of the message about records that cannot be replaced.
 NONE_USABLE = 'consecutive records can be used'
-# Between the file and the position in a name.
+# Separates the file from the position in a name.
 SEPARATOR = '@'
 NAME = re.compile(r'.+@\d+')
 # More bytes than a path can have.
@@ -34,7 +34,7 @@ _NameBad = Callable[[tf.Tensor, tf.Tensor], tf.Operation]
 def map_or_skip(
     dataset: tf.data.Dataset, preprocess: Callable[..., Any], parallel_calls: int, name_bad: _NameBad
 ) -> tf.data.Dataset:
-    """Preprocesses a data set of records with their places; leaves out and names those that cannot be used.
+    """Preprocesses a data set of records with their places; leaves out and names the unusable ones.
 
     `preprocess` converts a record to (features, label), `parallel_calls` at a time.
     """
@@ -49,14 +49,14 @@ def map_or_skip(
 def map_or_replace(
     dataset: tf.data.Dataset, preprocess: Callable[..., Any], parallel_calls: int, name_bad: _NameBad, step: tf.Tensor
 ) -> tf.data.Dataset:
-    """Preprocesses records in the order for a seed; replaces and names those that cannot be used.
+    """Preprocesses records in the order for a seed; replaces and names the unusable ones.
 
-    A lane's consecutive records are a run. The image of a bad record is that of the next usable record in its run; the
-    first follows the last. So the batches stay the same for any number of hosts, and for any step to begin at.
+    A lane's consecutive records are a run. A bad record gets the image of the next usable record in its run,
+    cyclically. So the batches stay the same for any number of hosts, and for any first step.
 
-    The data set has groups of records with their places and keys, each [lanes, steps, width, …]: for several steps the
-    records that several lanes supply. A run is the records of a lane in these steps. The groups begin before `step`,
-    the number of completed steps, at a multiple of `steps`.
+    The data set has groups of records with their places and keys, each [lanes, steps, width, …]: the records that
+    several lanes supply for several steps. A run consists of a lane's records in these steps. The groups begin before
+    `step`, the number of completed steps, at a multiple of `steps`.
 
     Returns:
       A data set of (features, label), in the order of steps. At run time, `tf.errors.InvalidArgumentError` is raised if
@@ -105,13 +105,13 @@ def _tried(
 
 
 def _replaced(usable: tf.Tensor, runs: int, run: int) -> tf.Tensor:
-    """For each record of several runs, the place among the usable ones of the record to use; -1 if a run has none.
+    """For each record of several runs, the index in `usable` of the record to use; -1 if its run has none.
 
     `usable`, int64 [usable], has the indices of the usable records; there are `runs` runs of `run` records.
     """
     places = tf.range(1, tf.size(usable) + 1)
     places = tf.reshape(tf.scatter_nd(usable[:, tf.newaxis], places, [runs * run]) - 1, [runs, run])
-    # [runs, run, run]: for each record, those of its run from itself on.
+    # [runs, run, run]: for each record, the records of its run, starting with itself.
     following = tf.gather(places, (tf.range(run)[:, tf.newaxis] + tf.range(run)) % run, axis=1)
     first = tf.argmax(tf.cast(following >= 0, tf.int32), axis=2)
     return tf.reshape(tf.gather(following, first[:, :, tf.newaxis], batch_dims=2), [-1])
@@ -120,7 +120,8 @@ def _replaced(usable: tf.Tensor, runs: int, run: int) -> tf.Tensor:
 def folder_of(config: Config, split: str) -> str:
     """The folder of a split in model_dir: a file for each skipped record, named FILE@POSITION.
 
-    Of several machines, its content is the number of the worker that skipped the record last; else it is empty.
+    With several machines, the file contains the number of the worker that skipped the record last; otherwise it is
+    empty.
     """
     return os.path.join(str(config.model_dir), 'bad_records', split)
 
@@ -131,8 +132,8 @@ def name_bad_records(config: Config, split: str, paths: tf.Tensor, positions: tf
     It writes files because the hosts of a TPU run the input pipeline without Python. A record counts once, even if it
     is read again in the next epoch or by another host.
 
-    The paths, string [records], are of at least one record, and the positions, int64 [records], are in these files. At
-    run time, the operation raises `tf.errors.InvalidArgumentError` if there are too many.
+    There is at least one record. The paths are string [records], and the positions in these files are int64 [records].
+    At run time, the operation raises `tf.errors.InvalidArgumentError` if there are too many.
     """
     folder = folder_of(config, split)
     begin = len(os.fsencode(common_folder(config.source.find(split))))

@@ -1,4 +1,4 @@
-"""The networks, one file per paper, and the layers that they share. A module is loaded when it is first taken."""
+"""The networks, one file per paper, and the layers that they share. A module is loaded at its first use."""
 
 import importlib
 from typing import TYPE_CHECKING, Any

@@ -1,6 +1,6 @@
 """The Inception graph of December 2015, on whose features FID, KID and Inception Score are defined.
 
-It takes the maximum in its last block, and has no auxiliary head. `inception-v3 fid` reads its weights.
+Its last block has max pooling, and there is no auxiliary head. `inception-v3 fid` reads its weights.
 """
 
 import functools

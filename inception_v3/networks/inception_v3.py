@@ -28,7 +28,7 @@ class Conv(NamedTuple):
 
     @property
     def scope(self) -> str:
-        """The scope of its variables."""
+        """The scope of the convolution's variables."""
         return self.name or f'Conv2d_{self.place}_{self.kernel[0]}x{self.kernel[1]}'
 
 
@@ -123,7 +123,7 @@ def expanded(scope: str, place_3x1: str, pool: Pool) -> Mixed:
 
 MIXED_35 = (
     _factorized_5x5('Mixed_5b', pool_depth=32),  # 35 x 35 x 256
-    # TF-Slim's names of these two convolutions do not follow the pattern.
+    # TF-Slim's names for these two convolutions do not follow the pattern.
     _factorized_5x5('Mixed_5c', pool_depth=64, names_5x5=('Conv2d_0b_1x1', 'Conv_1_0c_5x5')),  # 35 x 35 x 288
     _factorized_5x5('Mixed_5d', pool_depth=64),  # 35 x 35 x 288
 )
@@ -203,7 +203,7 @@ class _Builder:
         return net
 
     def logits(self, net: tf.Tensor, scope: str, num_classes: int, initializer: object) -> tf.Tensor:
-        """A 1 x 1 convolution with biases, on a map of 1 x 1."""
+        """A 1 x 1 convolution with biases on a 1 x 1 map."""
         with tf.variable_scope(scope):
             net = layers.add_bias(self._conv(net, num_classes, (1, 1), initializer=initializer), self.layout)
         return tf.squeeze(net, self.layout.pixels)

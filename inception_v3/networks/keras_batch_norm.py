@@ -8,17 +8,17 @@ from tensorflow.python.tpu.ops import tpu_ops
 
 
 class SynchronizedBatchNormalization(tf.keras.layers.BatchNormalization):
-    """Takes the place of `tf.keras.layers.BatchNormalization`, with the same arguments, variables and defaults.
+    """Replaces `tf.keras.layers.BatchNormalization`, with the same arguments, variables and defaults.
 
         outputs = SynchronizedBatchNormalization()(inputs, training=True)
 
     In training on several cores of a TPU, the moments are over the rows of all cores: an all-reduce for the mean, and
-    one for the variance. On one device, and in inference, it computes what the class that it replaces does. The moving
-    variance is that of Keras without its fused operation: without Bessel's correction.
+    one for the variance. On one device, and in inference, it computes the same as the class that it replaces. The
+    moving variance lacks Bessel's correction, as in Keras without its fused operation.
 
     Args:
-      **options: of `tf.keras.layers.BatchNormalization`, except for `fused` and `virtual_batch_size`, whose moments are
-        those of one core or of a part of its rows.
+      **options: the arguments of `tf.keras.layers.BatchNormalization`, except `fused` and `virtual_batch_size`: their
+        moments are over one core, or over a part of its rows.
     """
 
     def __init__(self, **options: Any):
@@ -44,7 +44,7 @@ class SynchronizedBatchNormalization(tf.keras.layers.BatchNormalization):
         def over_all_cores(values: tf.Tensor) -> tf.Tensor:
             return tpu_ops.cross_replica_sum(tf.reduce_mean(values, reduction_axes, keepdims=True)) / cores
 
-        # As Keras does, the variance from the distances to the mean: exact also for means far from 0.
+        # As in Keras, the variance is computed from the distances to the mean: it is exact also for means far from 0.
         mean = over_all_cores(inputs)
         variance = over_all_cores(tf.math.squared_difference(inputs, mean))
         return (

@@ -7,8 +7,8 @@ They run eagerly, in a `tf.function`, and in the graph of an Estimator's model f
     with tf.control_dependencies(model.get_updates_for(features)):
         train_op = optimizer.apply_gradients(zip(gradients, model.trainable_variables), global_step)
 
-In a graph, `get_updates_for` has the updates of the moving statistics, which nothing else may need. Without
-`global_step`, which the published text leaves out, an Estimator trains without end.
+In a graph, `get_updates_for` returns the updates of the moving statistics, which nothing else may run. Without
+`global_step`, which the published text leaves out, an Estimator trains forever.
 """
 
 import contextlib
@@ -32,7 +32,7 @@ _CHANNELS = {'channels_last': 3, 'channels_first': 1}
 
 
 class _Variables:
-    """The variables that functions get within `scope`, by name, as weights of a Keras layer."""
+    """The variables that functions create within `scope`, by name, as weights of a Keras layer."""
 
     def __init__(self, layer: tf.keras.layers.Layer):
         self._layer = layer
@@ -45,7 +45,7 @@ class _Variables:
 
     @contextlib.contextmanager
     def scope(self, dtype: tf.DType) -> Iterator[None]:
-        """In its body, `get_variable` creates weights of the layer once, in a dtype, and then returns them."""
+        """Context manager in which `get_variable` creates each weight of the layer once, in a dtype."""
 
         def weight(getter: Callable, name: str, **options: Any) -> tf.Variable:
             if name not in self._found:
@@ -62,10 +62,11 @@ class Residual(tf.keras.layers.Layer):
     """A reversible block: y1 = x1 + F(x2), y2 = x2 + G(y1), where x1 and x2 are the halves of the channels of x.
 
     Args:
-      filters: the channels of x or, as in the published text, of each half; None: those of the first x.
-      norm: the normalization, of [batch, height, width, channels]; None: BatchNorm with Keras' decay, 0.99.
+      filters: the channels of x or, as in the published text, of each half; None: the channels of the first x.
+      norm: the normalization, for [batch, height, width, channels]; None: BatchNorm with Keras' decay, 0.99.
       data_format: 'channels_last': x is [batch, height, width, channels]; 'channels_first', as in the published test:
-        [batch, channels, height, width], which is transposed for the convolutions, since a CPU has none of this order.
+        [batch, channels, height, width], which is transposed for the convolutions, because CPUs have no convolution in
+        this order.
 
     Attributes:
       axis: the axis of the channels.
@@ -89,7 +90,7 @@ class Residual(tf.keras.layers.Layer):
         self._own = _Variables(self)
 
     def _block(self, half: tf.Tensor, training: bool) -> reversible.Block:
-        """The functions F and G for a half, [batch, height, width, channels / 2]."""
+        """The functions F and G for a half: [batch, height, width, channels / 2]."""
         channels = int(half.shape[3])
         if self._filters not in (None, channels, 2 * channels):
             raise ValueError(
@@ -122,10 +123,10 @@ class Residual(tf.keras.layers.Layer):
             return self._as_given(reversible.chain([self._block(x1, training)], x1, x2, training), like=x)
 
     def backward_grads(self, y: Halves, dy: Halves, training: bool = True) -> Tuple[Halves, Halves, List[tf.Tensor]]:
-        """Computes x, its gradient and those of `trainable_variables`, from y and its gradient.
+        """Computes x and the gradients of x and of `trainable_variables`, from y and its gradient.
 
-        This is the method that the published text defines: y and dy are pairs of halves there, and so are x and its
-        gradient then. Its test calls the method with x as well, and takes two results; that form does not exist.
+        This is the method of the published text, where y and dy are pairs of halves; x and its gradient are pairs then,
+        too. The text's test also passes x, and expects two results; this form does not exist.
 
         Raises:
           TypeError: there are three tensors.
@@ -149,7 +150,7 @@ class RevNet(tf.keras.Model):
     """The network of a row of the paper's table, such as `revnet.REVNET_38`.
 
     Args:
-      architecture: of the network.
+      architecture: the architecture of the network.
       num_classes: the number of logits; 10, CIFAR-10's, by default.
       norm: the normalization; None: BatchNorm with Keras' decay, 0.99.
       rebuild_activations: recompute activations in the backward pass; False: ordinary backpropagation.
@@ -194,8 +195,8 @@ class RevNet(tf.keras.Model):
     ) -> Tuple[List[tf.Tensor], tf.Tensor]:
         """Computes the gradients of the cross-entropy by `trainable_variables`, and the cross-entropy.
 
-        `hidden` is from `call`. The stem and the units that are not reversible are computed again, as all activations
-        of the reversible units are. Moving statistics do not change.
+        `hidden` is the second result of `call`. The stem and the units that are not reversible are computed again, and
+        so are all activations of the reversible units. Moving statistics do not change.
         """
         images, *outputs = hidden
         norm, remaining = self._norm(training), iter(outputs)

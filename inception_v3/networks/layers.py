@@ -17,7 +17,7 @@ class Layout(NamedTuple):
     """The order of the axes of activations.
 
     Attributes:
-      name: TensorFlow's name of it, its `data_format`.
+      name: TensorFlow's name of the layout, its `data_format`.
       channels: the axis of the channels.
       pixels: the axes of height and width.
     """
@@ -27,12 +27,12 @@ class Layout(NamedTuple):
     pixels: Tuple[int, int]
 
     def ordered(self, batch: Any, height: Any, width: Any, channels: Any) -> Tuple[Any, Any, Any, Any]:
-        """The four, one per axis, in this layout's order."""
+        """The four arguments, one per axis, in this layout's order."""
         return (batch, channels, height, width) if self.channels == 1 else (batch, height, width, channels)
 
 
 NHWC = Layout('NHWC', 3, (1, 2))
-# Only GPUs have all kernels for it.
+# Only GPUs have all kernels for this layout.
 NCHW = Layout('NCHW', 1, (2, 3))
 
 # The least number of channels after a depth multiplier.
@@ -52,7 +52,7 @@ def conv2d(
     in_float32: bool = False,
     layout: Layout = NHWC,
 ) -> tf.Tensor:
-    """A convolution without bias. Its variable `weights` is in the collection WEIGHTS, which has weight decay.
+    """A convolution without bias. Its variable `weights` is in the collection WEIGHTS, to which weight decay applies.
 
     Inputs and outputs are [batch, height, width, channels], or as `layout` says, of one dtype: float32, bfloat16 or
     float16. With `in_float32`, inputs and weights are rounded to the inputs' dtype, but multiplied and summed in
@@ -70,7 +70,10 @@ def conv2d(
 
 
 def conv_for(dtype: tf.DType, on_cpu: bool, layout: Layout = NHWC) -> Conv:
-    """The convolution for a dtype and a device: CPUs have none of 16 bits that sums in float32, as TPUs and GPUs do."""
+    """The convolution for a dtype and a device.
+
+    Unlike TPUs and GPUs, CPUs have no 16-bit convolution that sums in float32.
+    """
     return functools.partial(conv2d, in_float32=dtype.size == 2 and on_cpu, layout=layout)
 
 
@@ -105,7 +108,7 @@ def max_pool(inputs: tf.Tensor, window: int, stride: int, padding: str, layout: 
 def average_pool(
     inputs: tf.Tensor, window: Tuple[int, int], stride: int, padding: str, layout: Layout = NHWC
 ) -> tf.Tensor:
-    """The mean of each window, computed in float32; at a border, of the pixels inside the image."""
+    """The mean of each window, computed in float32; at a border, the mean of the pixels inside the image."""
     outputs = tf.nn.avg_pool2d(tf.cast(inputs, tf.float32), window, stride, padding, data_format=layout.name)
     return tf.cast(outputs, inputs.dtype)
 

@@ -7,7 +7,7 @@ from typing import Any, Callable, Dict, FrozenSet, NamedTuple
 
 from compat.deferred import deferred
 
-# The options that some networks take, and the part of the network that each one sets.
+# Options that only some networks have, and the part of the network that each one sets.
 OPTIONS: Dict[str, str] = {
     'auxiliary_head': 'auxiliary classifier',
     'depth_multiplier': 'adjustable number of channels',
@@ -24,13 +24,13 @@ class Network(NamedTuple):
       build: takes images [batch, height, width, 3], float32, bfloat16 or float16; the number of classes, background
         included; whether this is training (`norm` itself decides about moments); by name a convolution `conv`, like
         `layers.conv2d`; a normalization `norm`, like `batch_norm.BatchNorm`; any of `options`, such as
-        `depth_multiplier`, a factor on the channels of every layer, of which at least 16 remain; and `layout`, the
-        order of the axes of images and activations, for which `conv` and `norm` are made. Returns logits [batch,
-        num_classes] of the images' dtype, and those of an auxiliary head or None.
-      options: the names in `OPTIONS` that it takes.
+        `depth_multiplier`, a factor on the channels of every layer, which has at least 16; and `layout`, the order of
+        the axes of images and activations, for which `conv` and `norm` are made. Returns logits [batch, num_classes] of
+        the images' dtype, and the logits of an auxiliary head or None.
+      options: the names in `OPTIONS` that the network has.
       size: height and width of the images in its paper, in pixels.
       min_size: the least height and width of its images.
-      auxiliary_head_min_size: the least with the auxiliary head; 0 if there is none.
+      auxiliary_head_min_size: the least height and width with the auxiliary head; 0 if there is none.
     """
 
     build: Callable[..., Any]

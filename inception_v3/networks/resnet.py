@@ -19,7 +19,7 @@ _LOGITS_INITIALIZER = tf.random_normal_initializer(stddev=0.01)
 
 
 class Stage(NamedTuple):
-    """Blocks of the same size; the stride is that of the first."""
+    """Blocks of the same size; the stride is the first block's."""
 
     blocks: int
     depth: int

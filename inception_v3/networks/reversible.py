@@ -35,8 +35,8 @@ def on_grid(x: tf.Tensor) -> Any:
 
     Float32 represents all multiples between -64 and 64 exactly, so their sums are exact and a subtraction undoes an
     addition. Without this, recomputed activations drift, the arguments of some ReLUs change their sign, and gradients
-    differ by about 1e-3 of a variable's largest. Beyond 64 this still happens. The rounding is about as large as that
-    of a convolution.
+    differ by about 1e-3 of a variable's largest gradient. Beyond 64 this still happens. The rounding is about as large
+    as the rounding errors of a convolution.
     """
     bits = {tf.float32: 24, tf.float64: 53}[x.dtype]
     steps = 2.0**bits / EXACT_BELOW
@@ -68,11 +68,11 @@ def chain(
     The variables of the blocks must be resource variables. Each argument has half of the channels, [batch, height,
     width, channels], in float32 or float64; bfloat16 has too few bits for exact sums. With `rebuild_activations`, the
     backward pass recomputes the input of each block from its output (algorithm 1): only the last output is stored, and
-    one block at a time has activations. Ordinary backpropagation stores those of all blocks.
+    one block at a time has activations. Ordinary backpropagation stores the activations of all blocks.
 
-    For a backward pass apart from the forward pass: a forward pass with `rebuild_activations` adds the variables of the
-    blocks to `found`, by name. A later call with this `found` and the `outputs` of the forward pass returns these
-    outputs without computing them.
+    To run the backward pass separately from the forward pass: a forward pass with `rebuild_activations` adds the
+    variables of the blocks to `found`, by name. A later call with this `found` and the `outputs` of the forward pass
+    returns these outputs without computing them.
     """
     x1, x2 = on_grid(x1), on_grid(x2)
     if not blocks or not rebuild_activations:
@@ -83,7 +83,7 @@ def chain(
     def rebuilt(x1: tf.Tensor, x2: tf.Tensor) -> Any:
         # Otherwise the tape of an eager program stores the activations.
         with stop_recording(), _noting_variables(of_blocks):
-            # In a graph, the variables behind given outputs would be taken for those of the blocks otherwise.
+            # Otherwise, in a graph, variables behind the given outputs would be taken for variables of the blocks.
             y1, y2 = map(tf.stop_gradient, outputs) if outputs else _forward(blocks, x1, x2)
         tapes.variables_accessed(of_blocks.values())
 
@@ -108,7 +108,7 @@ def backward(
     d_outputs: Tuple[tf.Tensor, tf.Tensor],
     variables: Sequence[tf.Variable],
 ) -> Tuple[List[tf.Tensor], List[tf.Tensor], List[tf.Tensor]]:
-    """The inputs, their gradients and those of the variables, block by block from the last: algorithm 1."""
+    """The inputs, their gradients and the variables' gradients, block by block from the last one: algorithm 1."""
     y1, y2 = outputs
     d_y1, d_y2 = d_outputs
     d_variables: Dict[Any, tf.Tensor] = {}
@@ -143,14 +143,14 @@ def _after(first: Sequence[tf.Tensor], tensor: tf.Tensor) -> tf.Tensor:
     Without this order, all blocks would be recomputed at once and keep their activations until their gradients run.
     """
     with tf.control_dependencies(first):
-        # XLA ignores control dependencies, so add a 0 that it cannot know to be 0.
+        # XLA ignores control dependencies, so add a value that is always 0, which XLA cannot infer.
         some = tf.stack([tf.cast(tf.reshape(each, [-1])[0], tensor.dtype) for each in first])
         return tensor + tf.minimum(tf.reduce_max(tf.abs(some)), 0.0)
 
 
 @contextlib.contextmanager
 def _noting_variables(found: Dict[str, tf.Variable]) -> Iterator[None]:
-    """Records all variables that its body gets, by name."""
+    """Context manager that records all variables that its body gets, by name."""
 
     def note(getter: Callable, name: str, **options: Any) -> tf.Variable:
         return found.setdefault(name, getter(name, **options))

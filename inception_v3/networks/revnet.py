@@ -21,7 +21,7 @@ class Architecture(NamedTuple):
       units: the number of units per stage. Every stage but the first halves height and width.
       depths: the channels of the convolutions per stage, of both halves together.
       is_bottleneck: True for ImageNet: a residual function is a bottleneck of three convolutions, the last with four
-        times the channels; the stem divides height and width by 4; shortcuts add channels by a convolution. False for
+        times the channels; the stem divides height and width by 4; shortcuts add channels with a convolution. False for
         CIFAR: a residual function is two 3 x 3 convolutions, the stem is one, and shortcuts add channels of zeros.
     """
 

@@ -17,8 +17,8 @@ class Sizes(NamedTuple):
       parameters: trainable parameters.
       statistics: moving means and variances of batch normalization.
       kept: values per image that TensorFlow stores from the forward to the backward pass of a training step.
-      kept_by_xla: the shapes of those that XLA stores. It recomputes the results of ReLU and of concatenations, but for
-        inputs of max pooling, so that it stores about half.
+      kept_by_xla: the shapes of the tensors that XLA stores. It recomputes the results of ReLU and of concatenations,
+        except inputs of max pooling, so it stores about half as much.
       largest: values per image in the inputs and outputs of the largest layer.
     """
 
@@ -29,8 +29,8 @@ class Sizes(NamedTuple):
     largest: int
 
 
-# Operations whose outputs the backward pass reads, besides what is normalized. A ReLU replaces its input: a normalized
-# value or a sum.
+# Operations whose outputs the backward pass reads, besides the inputs of normalizations. A ReLU replaces its input: a
+# normalized value or a sum.
 _WINDOWED = frozenset(['AvgPool', 'MaxPool', 'Pad', 'PadV2'])
 _KEPT = _WINDOWED | {'ConcatV2', 'Relu'}
 
@@ -38,7 +38,7 @@ _KEPT = _WINDOWED | {'ConcatV2', 'Relu'}
 def sizes_of(network: Network, height: int, width: int, num_classes: int, options: Mapping[str, Any]) -> Sizes:
     """The sizes of a network with the options that `build` is called with, in a fraction of a second."""
     parameters = statistics = largest = 0
-    # What the gradient of a normalization reads: results of convolutions and sums.
+    # The tensors that the gradient of a normalization reads: results of convolutions and sums.
     normalized: List[tf.Tensor] = []
     rebuilt: Set[tf.Operation] = set()
 

@@ -1,8 +1,8 @@
 """Threefry: random bits as a function of a key and a counter, of operations that every device has.
 
 Salmon et al., "Parallel Random Numbers: As Easy as 1, 2, 3" (2011), section 4.1: two words of 32 bits, 20 rounds.
-Other than TensorFlow's stateless operations, it draws any part of a tensor alone: a core draws the numbers of its own
-images, and they do not depend on the number of cores.
+Unlike TensorFlow's stateless operations, it can draw any part of a tensor alone: a core draws only the numbers of its
+own images, and they do not depend on the number of cores.
 """
 
 from typing import List, Tuple
@@ -35,7 +35,7 @@ def uniform_rows(key: _Words, rows: tf.Tensor, columns: int) -> tf.Tensor:
 def threefry(key: _Words, counter: _Words) -> _Words:
     """The two words of random bits of each counter, int32, for a key of two int32 scalars.
 
-    Additions wrap around, as those of unsigned numbers.
+    Additions wrap around, as for unsigned numbers.
     """
     xor = tf.bitwise.bitwise_xor
     keys: List[tf.Tensor] = [*key, xor(xor(key[0], key[1]), _PARITY)]

@@ -25,7 +25,7 @@ def on_gpu(config: Config) -> bool:
 
 
 def settled(config: Config) -> Config:
-    """The configuration with the number of GPUs that `--num_gpus=-1` stands for: 1, for the CPU, if none is visible."""
+    """The configuration with `--num_gpus=-1` replaced by the number of visible GPUs, or by 1 (the CPU) without one."""
     if config.num_gpus != ALL_GPUS:
         return config
     return dataclasses.replace(config, num_gpus=max(1, visible_gpus()))
@@ -64,15 +64,15 @@ def check(config: Config) -> None:
 def placement(config: Config, is_exported: bool) -> ContextManager[Any]:
     """Context manager that requests the run's GPU for the operations in its body.
 
-    An exported graph requests no device, because it runs on any. Of several replicas, `tf.distribute` places each.
-    Operations without a kernel for GPUs run on the CPU.
+    An exported graph requests no device, because it runs on any device. With several replicas, `tf.distribute` places
+    each. Operations without a kernel for GPUs run on the CPU.
     """
     is_placed = on_gpu(config) and config.replicas == 1 and not is_exported
     return tf.device(GPU) if is_placed else contextlib.nullcontext()
 
 
 def layout_for(config: Config, is_exported: bool) -> layers.Layout:
-    """The layout in which the network is built. An exported graph has the one that every device supports."""
+    """The layout in which the network is built. An exported graph has the layout that every device supports."""
     return layers.NCHW if config.layout == 'NCHW' and not is_exported else layers.NHWC
 
 
@@ -90,7 +90,7 @@ def description(config: Config) -> str:
 
 
 def notice(config: Config) -> str:
-    """The notice that a run shows whose replicas are on this machine's CPU."""
+    """The notice of a run whose replicas are on this machine's CPU."""
     return f"""THE GPUS ARE VIRTUAL: {counted(config.num_gpus, 'replica')} on devices of this CPU.
   as on GPUs: tf.distribute's program, a copy of the variables for each replica, sums over replicas, checkpoints
   not as on GPUs: speed, memory, and the arithmetic of cuDNN and NCCL"""
@@ -98,7 +98,7 @@ def notice(config: Config) -> str:
 
 def set_devices(session: tf.ConfigProto, config: Config) -> None:
     """Adds the devices and the layout of a run to the configuration of its sessions."""
-    # TensorFlow takes all memory of each GPU that it may use, so that others than the run's are left out.
+    # TensorFlow takes all memory of each GPU that it may use, so GPUs that the run does not use are left out.
     session.device_count['GPU'] = config.num_gpus if on_gpu(config) else 0
     if not config.use_tpu and config.num_gpus > 1 and not on_gpu(config):
         session.device_count['CPU'] = config.num_gpus

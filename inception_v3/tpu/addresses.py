@@ -1,4 +1,4 @@
-"""Finds a Cloud TPU: the one of this machine, or the machines of one that has a name."""
+"""Finds a Cloud TPU: this machine's own, or the machines of a named TPU."""
 
 import glob
 import os
@@ -14,7 +14,7 @@ from tensorflow.python.framework import kernels
 from compat.errors import CommandError, RetryableError
 from inception_v3.tpu import topology
 
-# One for each chip of v2 and v3.
+# A device file for each chip of v2 and v3.
 _DEVICES = '/dev/accel[0-9]*'
 # The operation that starts a TPU; a TensorFlow without TPU support has no kernel for it.
 _STARTS_TPU = '_ConfigureDistributedTPU'
@@ -30,11 +30,11 @@ _IMAGES = f'{topology.software_version(topology.CLOUD_TPUS["v2-8"])}, or -pod-se
 def resolver_of(
     tpu: str, zone: Optional[str], project: Optional[str], cores: int, session_config: tf.ConfigProto
 ) -> 'tf.distribute.cluster_resolver.TPUClusterResolver':
-    """Returns TensorFlow's resolver of a TPU, which gives the address of its first machine and those of all.
+    """Returns TensorFlow's resolver of a TPU, which gives the address of its first machine and of all machines.
 
-    The TPU is `local`, that of this machine, of which the run expects so many cores; or it has a name, or its machines'
-    addresses, grpc://A:8470,B:8470. Without zone and project, the metadata server of Google Cloud is asked for them.
-    This may begin the first session of the process, whose configuration determines the threads of all sessions.
+    The TPU is `local`, this machine's own, which must have `cores` cores; or a name; or the addresses of its machines,
+    grpc://A:8470,B:8470. Zone and project, if not given, come from the metadata server of Google Cloud. This may begin
+    the first session of the process, whose configuration determines the threads of all sessions.
 
     Raises:
       CommandError: there is no such TPU, or this TensorFlow cannot use it.
@@ -97,7 +97,7 @@ def check_local(cores: int, session_config: tf.ConfigProto) -> None:
 
 
 def check_answers(master: str) -> None:
-    """Checks that the TensorFlow server of a TPU accepts connections; a session would wait for it for a day.
+    """Checks that the TensorFlow server of a TPU accepts connections. A session would wait a day for it.
 
     Raises:
       CommandError: it does not.
@@ -125,7 +125,7 @@ def _look_up(tpu: str, zone: Optional[str], project: Optional[str]) -> Any:
         resolver.master()
         return resolver
     except Exception as error:
-        # Google's packages raise errors of many types, and the two versions of TensorFlow pass on different ones.
+        # Google's packages raise errors of many types, and TensorFlow's versions pass on different ones.
         text = str(error)
         if isinstance(error, ImportError) or 'Missing runtime dependency' in text:
             raise CommandError(

@@ -32,7 +32,7 @@ _TPU_JOB = 'tpu_worker'
 # The capacity of a core's infeed in batches, and of its outfeed in results.
 _QUEUE_CAPACITY = 2
 
-# The name scope of a core, before its number.
+# The prefix of a core's name scope, before its number.
 _SCOPE = 'core_'
 
 _REPLICATED_CORE = 'TPU_REPLICATED_CORE'
@@ -111,7 +111,7 @@ class EmulatedCores:
 
         replacements: List[Tuple[Any, str, Any]] = [
             (tpu_estimator, '_validate_tpu_training_graph', self._check_gradients_are_summed),
-            # TPUEstimator takes these two from the module in 1.15 and from the interface in 2.15.
+            # TPUEstimator uses these two from the module in 1.15 and from the interface in 2.15.
             *((module, 'initialize_system', lambda **unused: tf.constant(b'')) for module in (tpu, tf.tpu)),
             *((module, 'shutdown_system', lambda **unused: tf.no_op()) for module in (tpu, tf.tpu)),
             (tpu, 'split_compile_and_shard', self._shard),
@@ -174,7 +174,7 @@ class EmulatedCores:
     def _shard(self, computation: Callable, inputs: Any, num_shards: int, **unused: Any) -> Tuple[tf.Tensor, List[Any]]:
         """Replaces `tpu.split_compile_and_shard`: returns (the result of the compilation, the first core's outputs)."""
         assert num_shards == self._topology.cores, (num_shards, self._topology)
-        # As on a TPU, variables are resources unless the model function says otherwise.
+        # As on a TPU, variables are resource variables unless the model function specifies otherwise.
         with tf.variable_scope(tf.get_variable_scope(), use_resource=True):
             return tf.constant(b''), _as_list(computation(*(values[0] for values in inputs)))
 
@@ -236,7 +236,7 @@ class EmulatedCores:
     def _check_gradients_are_summed(self, *context: Any) -> None:
         """Replaces TPUEstimator's check, which looks for the type of operation that the placeholders replace.
 
-        What 2.15 passes is unused: one core must sum, too.
+        The arguments of 2.15 are unused: one core must sum, too.
         """
         if not any(self._sums):
             raise CommandError(

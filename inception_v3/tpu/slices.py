@@ -14,17 +14,17 @@ from inception_v3.tpu import topology
 
 
 def shares_of(records: Sequence[int], hosts: int, at_most: int = 0) -> List[int]:
-    """The number of images that each host evaluates, of files with numbers of records.
+    """The number of images that each host evaluates, from the numbers of records in the files.
 
     Args:
       records: the number of records in each file. File i belongs to host i modulo `hosts`.
-      hosts: the number of hosts; those beyond the number of files have no image.
+      hosts: the number of hosts; hosts beyond the number of files have no images.
       at_most: the number of images of an evaluation, divided as equally as the files allow; 0: all.
     """
     images = [sum(records[host::hosts]) for host in range(hosts)]
     if not at_most:
         return images
-    # Hosts with few images first: the others share what those cannot supply.
+    # Hosts with few images come first: the others share the images that these cannot supply.
     for served, host in enumerate(sorted(range(hosts), key=lambda host: images[host])):
         images[host] = min(images[host], at_most // (hosts - served))
         at_most -= images[host]
@@ -34,8 +34,8 @@ def shares_of(records: Sequence[int], hosts: int, at_most: int = 0) -> List[int]
 def images_of_hosts(config: Config, hosts: int) -> List[int]:
     """The validation images that each host of a TPU evaluates.
 
-    `dataset.json` tells how many records each file has. Without it, or if it does not describe these files, the records
-    are counted. Raises DataError or RemoteError if that fails.
+    `dataset.json` has the number of records in each file. Without it, or if it does not describe these files, the
+    records are counted. Raises DataError or RemoteError if that fails.
     """
     if config.use_data == 'fake':
         return shares_of([1] * config.eval_images, hosts)

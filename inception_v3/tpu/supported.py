@@ -16,7 +16,7 @@ from compat import native_messages
 from compat.errors import CommandError
 from compat.messages import listed
 
-# XLA's kernels for CPUs stand in for those for TPUs, which only the TPU's own software has.
+# XLA's kernels for CPUs stand in for its kernels for TPUs, which only the TPU's own software has.
 _KERNELS = 'XLA_CPU_JIT'
 # Operations that a TPU runs and a CPU does not.
 _TPU_ONLY = frozenset(
@@ -84,7 +84,7 @@ def unsupported(
 
 
 def python_flaws(graph: tf.Graph, besides: Iterable[tf.Operation] = ()) -> Iterator[Flaw]:
-    """Yields the operations of a graph and its functions that call Python, but for those in `besides`."""
+    """Yields the operations of a graph and its functions that call Python, except those in `besides`."""
     left_out = set(besides)
     for scope, operation in _with_functions(graph, '', set()):
         if operation.type in _PYTHON and operation not in left_out:
@@ -92,7 +92,7 @@ def python_flaws(graph: tf.Graph, besides: Iterable[tf.Operation] = ()) -> Itera
 
 
 def infeed_flaws(tensors: Iterable[tf.Tensor]) -> Iterator[Flaw]:
-    """Yields the tensors whose types the infeed of a TPU does not take."""
+    """Yields the tensors whose types the infeed of a TPU does not accept."""
     # The set that TensorFlow itself checks when a core reads its infeed.
     takes = tpu_ops._SUPPORTED_INFEED_DTYPES
     for tensor in tensors:
