@@ -1,1 +1,1 @@
-"""Several machines that train together: their addresses, what they tell each other, and sums across them."""
+"""Several machines that train together: their addresses, the messages between them, and sums across them."""

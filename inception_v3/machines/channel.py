@@ -1,16 +1,17 @@
-"""The connection between the workers of a run, besides TensorFlow's own: agreement, common stops, and lost workers.
+"""The connection between the workers of a run, beside TensorFlow's own: agreement, common stops, and lost workers.
 
-TensorFlow's sums across machines wait for ever for a worker that is gone. So every other worker has one TCP connection
-to the first, and both ends send signs of life. A worker whose connection ends, or which is silent for
-`--worker_timeout`, is lost; the first worker tells all others.
+TensorFlow's sums across machines wait forever for a worker that is gone. Therefore, each of the other workers has a TCP
+connection to the first worker, and both ends send heartbeats. A worker is lost if its connection ends, or if it is
+silent for `--worker_timeout`; the first worker tells all others.
 
 The connection begins with the process, before flags are checked and TensorFlow is loaded. So a worker that fails early
-tells the others why; for that, it waits up to `--worker_timeout` for those that it cannot reach yet. One that ends
-without a word may be replaced in the same time. A worker that was never there is late, and is waited for without end.
+can tell the others why; it waits up to `--worker_timeout` for workers that it cannot reach yet. A worker that ends
+without a message may be replaced within the same time. The others wait without limit for a worker that has never
+connected.
 
-A message is a JSON object on a line of limited length. Nothing in it is executed, and nobody is authenticated: whoever
-reaches the port can end the run, as at TensorFlow's own port (SECURITY.md). By hand, with sockets: TensorFlow's own
-server answers nobody whose peer is gone, and has another interface in each version.
+A message is a JSON object on a line of limited length. Nothing in it is executed. There is no authentication: anyone
+who reaches the port can end the run, as at TensorFlow's own port (SECURITY.md). The module uses sockets, because
+TensorFlow's own server does not report lost peers, and has another interface in each version.
 """
 
 import abc
@@ -33,20 +34,21 @@ from inception_v3.machines import cluster
 
 # The longest message, in bytes, and the longest line of an error's text in it, in characters.
 _LONGEST, _LONGEST_TEXT = 1 << 18, 4096
-# Signs of life in the time after which a worker is lost, and the most seconds between two.
+# Heartbeats within the time after which a silent worker is lost, and the most seconds between two.
 _SIGNS, _SIGN_EVERY = 4, 10.0
-# Seconds: between attempts to connect, between lines that say who is waited for, and for a stranger to say who it is.
+# Seconds: between attempts to connect, between log lines about missing workers, and for a new connection to identify
+# itself.
 _RETRY_EVERY, _SAY_EVERY, _GREETS_WITHIN = 0.5, 60.0, 10.0
-# Seconds in which workers that begin together tell each other an error, before a line says who is not there.
+# Seconds in which workers that start together tell each other an error, before a log line names missing workers.
 _TOLD_WITHIN = 1.0
-# Seconds after which a wait looks whether the run has ended.
+# Seconds after which a wait checks whether the run has ended.
 _LOOK_EVERY = 0.5
 _LARGEST_CODE = 255
 _HAS_LEFT = '%s has left: %s; another process may come in its place within %d s'
 
 
 class Ending(NamedTuple):
-    """The end of a run at another worker: the exit code for all, and what happened where."""
+    """The end of a run at another worker: the exit code for all workers, and a text about the cause and its place."""
 
     code: int
     text: str
@@ -59,7 +61,7 @@ class Ending(NamedTuple):
 
 
 def _ending_in(value: Any) -> Ending:
-    """The ending in a message, whatever it contains."""
+    """The ending in a message, which may contain anything."""
     code, text = value
     is_code = type(code) is int and DONE <= code <= _LARGEST_CODE
     # Several problems have a line each.
@@ -73,7 +75,10 @@ class _Message(NamedTuple):
 
 
 class _Link:
-    """One end of a connection. Sending and receiving raise OSError, whose text is the reason, if the other is gone."""
+    """One end of a connection.
+
+    If the other end is gone, sending and receiving raise OSError, whose text is the reason.
+    """
 
     def __init__(self, connection: socket.socket, timeout: float):
         connection.settimeout(timeout)
@@ -83,7 +88,7 @@ class _Link:
         self._sending = threading.Lock()
 
     def set_timeout(self, timeout: float) -> None:
-        """Sets the seconds without a message after which the other is gone."""
+        """Sets the seconds without a message after which the other end counts as gone."""
         self._connection.settimeout(timeout)
 
     def send(self, kind: str, value: Any = None) -> None:
@@ -93,14 +98,14 @@ class _Link:
             self._connection.sendall(line)
 
     def receive(self) -> _Message:
-        """The next message that is no sign of life."""
+        """The next message other than a heartbeat."""
         while True:
             try:
                 line = self._reader.readline(_LONGEST + 1)
             except socket.timeout:
                 raise OSError(f'no sign of life for {self._connection.gettimeout():.0f} s (--worker_timeout)')
             except ConnectionError:
-                # The system resets the connection of a process that ends with messages that it has not read.
+                # The system resets the connection of a process that ends with unread messages.
                 line = b''
             except (OSError, ValueError) as error:
                 raise OSError(f'its connection ended ({error})')
@@ -121,13 +126,13 @@ class _Link:
 
 
 class Channel(abc.ABC):
-    """A worker's part in the connection of all workers of a run, from its place among them.
+    """A worker's part in the connection between all workers of a run.
 
     Attributes:
-      on_end: called, on a thread of its own, when another worker is lost or ends with an error. Whoever waits for
-        another worker gets the same ending as an error.
-      has_begun: whether all workers were there at the same time, and the first has let the run begin: from then on,
-        none is replaced.
+      on_end: called, on a separate thread, when another worker is lost or ends with an error. Calls that wait for
+        another worker raise the same ending as an error.
+      has_begun: whether all workers were connected at the same time, and the first has started the run: from then on,
+        no worker can be replaced.
     """
 
     def __init__(self, place: cluster.Place, on_end: Callable[[Ending], None]):
@@ -135,35 +140,36 @@ class Channel(abc.ABC):
         self.on_end = on_end
         self._change = threading.Condition()
         self._ending: Optional[Ending] = None
-        # Whether `on_end` has returned, which it does not if it ends the process.
+        # Whether `on_end` has returned; it does not if it ends the process.
         self._is_handled = False
         self._has_left = False
         self.has_begun = False
         # Workers whose names had no address.
         self._unresolved: Set[int] = set()
-        # The code and the text of this worker's end, or of the end that it has to tell.
+        # The exit code and the text of this worker's end, or of another worker's end to be passed on.
         self._last_words: Optional[List[Any]] = None
 
     @abc.abstractmethod
     def share(self, make: Callable[[], Any]) -> Any:
-        """The value, of JSON, that `make` returns on the first worker, where alone it is called."""
+        """The value that `make` returns on the first worker, the only one that calls it. It must fit into JSON."""
 
     @abc.abstractmethod
     def union(self, bits: int) -> int:
-        """The bits that any worker gives; every worker calls this, once for each step."""
+        """The union of all workers' bits; every worker calls this once per step."""
 
     @abc.abstractmethod
     def _links(self) -> Dict[int, _Link]:
-        """The connections to the workers that this one tells its end, by their numbers."""
+        """The connections to the workers that this one must tell about its end, by number."""
 
     @abc.abstractmethod
     def _untold(self) -> List[int]:
-        """The numbers of the workers that must still be told of this one's end."""
+        """The numbers of the workers that must still be told about this one's end."""
 
     def leave(self, code: int = DONE, text: str = '', at_once: bool = False) -> None:
-        """Tells the others that this worker ends; any exit code but 0 ends them, too. Only the first call counts.
+        """Tells the others that this worker ends; any exit code but 0 ends them, too.
 
-        Before the run begins, this waits for those that are not there yet, up to `--worker_timeout`, unless `at_once`.
+        Only the first call has an effect. Before the run begins, it waits up to `--worker_timeout` for workers that
+        have not connected, unless `at_once`.
         """
         with self._change:
             if self._has_left:
@@ -173,7 +179,7 @@ class Channel(abc.ABC):
         self._say_end(Ending(code, f'{self._name_of(self._number)} ended: {text}' if code else ''), at_once)
 
     def fail(self, error: BaseException) -> None:
-        """Leaves because of an error, with the exit code of a command that ends with it."""
+        """Leaves because of an error, with the exit code of a command that ends with this error."""
         if isinstance(error, KeyboardInterrupt):
             is_sigterm = isinstance(error, Terminated)
             code, name = (RESUME, 'SIGTERM') if is_sigterm else (INTERRUPTED, 'Ctrl-C')
@@ -183,7 +189,7 @@ class Channel(abc.ABC):
         self.leave(code, str(error) or type(error).__name__)
 
     def wait_for_ending(self, seconds: float) -> None:
-        """Waits for the end of the run at another worker, which would explain an error of TensorFlow here."""
+        """Waits for a message that another worker has ended, which would explain an error of TensorFlow here."""
         with self._change:
             self._change.wait_for(lambda: self._is_handled, seconds)
 
@@ -191,7 +197,7 @@ class Channel(abc.ABC):
         return ', '.join(cluster.name_of(self._addresses, number) for number in numbers)
 
     def _say_unresolved(self, numbers: Sequence[int]) -> None:
-        """Says once which names of workers have no address, as before a pod of Kubernetes exists, or after a typo."""
+        """Logs once which workers' names have no address, for example after a typo, or before a pod exists."""
         for number in sorted({*numbers} - self._unresolved):
             try:
                 socket.getaddrinfo(cluster.host_and_port(self._addresses[number])[0], None)
@@ -201,12 +207,12 @@ class Channel(abc.ABC):
 
     def _tell(self, kind: str, value: Any = None) -> None:
         for link in self._links().values():
-            # The thread that reads from this connection sees that it is broken.
+            # The thread that reads from this connection notices if it is broken.
             with contextlib.suppress(OSError):
                 link.send(kind, value)
 
     def _say_end(self, ending: Ending, at_once: bool = False) -> None:
-        """Tells all others the end of this worker or of another one."""
+        """Tells all others about the end of this worker or of another one."""
         with self._change:
             self._last_words = [*ending]
             self._change.notify_all()
@@ -214,7 +220,7 @@ class Channel(abc.ABC):
             self._say_end_to(number, link)
         if ending.code == DONE or self.has_begun or at_once:
             return
-        # Ctrl-C ends the wait alone; the error remains that of the command.
+        # Ctrl-C ends only the wait; the command keeps its error.
         with self._change, contextlib.suppress(KeyboardInterrupt):
             if not self._change.wait_for(lambda: not self._untold(), _TOLD_WITHIN):
                 others = self._name_of(*self._untold())
@@ -224,7 +230,7 @@ class Channel(abc.ABC):
 
     @abc.abstractmethod
     def _say_end_to(self, number: int, link: _Link) -> None:
-        """Sends the last words to another worker, and notes that it has them."""
+        """Sends this worker's end to another worker, and notes that it was sent."""
 
     def _end(self, ending: Ending) -> None:
         with self._change:
@@ -232,7 +238,7 @@ class Channel(abc.ABC):
                 return
             self._ending = ending
             if self._has_left:
-                # Only `wait_for_first` asks for it.
+                # Only `wait_for_first` reads this.
                 self._is_handled = True
                 self._change.notify_all()
                 return
@@ -243,13 +249,13 @@ class Channel(abc.ABC):
             self._change.notify_all()
 
     def _note_end(self, message: _Message) -> None:
-        """Ends the run as another worker's last message says, unless that has ended well."""
+        """Ends the run if another worker's last message reports an error."""
         ending = _ending_in(message.value)
         if ending.code != DONE:
             self._end(ending)
 
     def _next(self, messages: 'queue.Queue[Tuple[_Link, _Message]]', number: int = 0) -> Tuple[_Link, _Message]:
-        """The next message of a worker's queue. Raises the error of an ending that comes first, also of a good one."""
+        """The next message of a worker's queue. Raises an error if an ending comes first, even a good one."""
         while True:
             with contextlib.suppress(queue.Empty):
                 link, message = messages.get(timeout=_LOOK_EVERY)
@@ -262,7 +268,7 @@ class Channel(abc.ABC):
                 self.check_ending()
 
     def check_ending(self) -> None:
-        """Raises the error of another worker's end, if there was one, after `on_end` has returned."""
+        """Raises the error of another worker's end, if there is one, once `on_end` has returned."""
         with self._change:
             if self._ending:
                 self._change.wait_for(lambda: self._is_handled)
@@ -275,7 +281,7 @@ class Channel(abc.ABC):
 
 
 class _Other:
-    """Another worker, at the first one: its connection, the mark of its process, its answer, its bits of each step."""
+    """Another worker, as the first one sees it: connection, mark of the process, answer, and bits of each step."""
 
     def __init__(self, link: _Link, mark: Any):
         self.link = link
@@ -286,19 +292,19 @@ class _Other:
 
 
 class First(Channel):
-    """The part of the first worker, which listens for the others, and tells them what one of them says."""
+    """The first worker's part: it accepts connections from the others, and passes on their messages."""
 
     def __init__(self, place: cluster.Place, on_end: Callable[[Ending], None]):
-        """Begins to listen.
+        """Starts to listen.
 
         Raises:
           PortInUseError: the port is in use.
         """
         super().__init__(place, on_end)
         self._others: Dict[int, _Other] = {}
-        # The numbers of those that know of the end, or have ended before.
+        # The numbers of workers that know of the end, or have ended before.
         self._told = {self._number}
-        # A list with the greeting, once there is one.
+        # A list with the greeting, once it is known.
         self._greeting: List[Any] = []
         host, port = cluster.host_and_port(self._addresses[0])[0], cluster.channel_port(self._addresses)
         self._listening = _listening(*_own_address(host, port), 'on which the first worker talks to the others')
@@ -306,7 +312,7 @@ class First(Channel):
         threading.Thread(target=self._show_life, daemon=True).start()
 
     def gather(self, greeting: Any, problem_with: Callable[[Dict[int, Any]], str]) -> None:
-        """Waits for all others, and lets the run begin if their answers to the greeting are right.
+        """Waits for all others, and starts the run if their answers to the greeting are right.
 
         Raises:
           CommandError: the problem with the answers, which ends the other workers, too; or the end of another worker.
@@ -326,7 +332,7 @@ class First(Channel):
                 if said != self._missing():
                     said, said_at = self._missing(), time.monotonic()
                     logger.info('waiting for %s%s', self._name_of(*said), hint)
-                    # Not on this thread: the other threads wait for it, and a look-up may take seconds.
+                    # On another thread: other threads wait for this one, and a look-up may take seconds.
                     threading.Thread(target=self._say_unresolved, args=[said], daemon=True).start()
                 if not self._change.wait(max(0, said_at + _SAY_EVERY - time.monotonic())):
                     said = None
@@ -353,12 +359,12 @@ class First(Channel):
         return [number for number in range(1, len(self._addresses)) if number not in there]
 
     def leave(self, code: int = DONE, text: str = '', at_once: bool = False) -> None:
-        """As of any worker; from then on, nobody can connect."""
+        """As for any worker; from then on, no worker can connect."""
         super().leave(code, text, at_once)
         self._close()
 
     def _close(self) -> None:
-        # Wakes the thread that accepts.
+        # Wakes the thread that accepts connections.
         with contextlib.suppress(OSError):
             self._listening.shutdown(socket.SHUT_RDWR)
         self._listening.close()
@@ -371,7 +377,7 @@ class First(Channel):
                 threading.Thread(target=self._serve, args=[connection], daemon=True).start()
 
     def _serve(self, connection: socket.socket) -> None:
-        """Welcomes whoever has connected, and reads its messages. A stranger is turned away."""
+        """Welcomes a worker that has connected, and reads its messages. Rejects other programs."""
         link = _Link(connection, _GREETS_WITHIN)
         try:
             number, other = self._welcomed(link)
@@ -403,7 +409,7 @@ class First(Channel):
         with self._change:
             other = self._others.get(number)
             is_number = type(number) is int and 0 < number < len(self._addresses)
-            # A process that connects again may be faster than the end of its first connection.
+            # A process may connect again before the end of its first connection is noticed.
             if not is_number or (other and other.mark != mark):
                 code, reason = RETRY, 'another process is this worker already; each needs a number of its own'
                 if not is_number:
@@ -412,7 +418,8 @@ class First(Channel):
                 link.send('end', [code, f'--task_index={shown(number)}: {reason}.'])
                 raise ValueError(number)
             other = _Other(link, mark)
-            # Before anything that other threads send. A process that has ended meanwhile does not keep its number.
+            # The welcome comes before anything that other threads send. A process that has ended by now frees its
+            # number.
             link.send('welcome')
             if self._greeting:
                 link.send('greeting', *self._greeting)
@@ -423,7 +430,7 @@ class First(Channel):
         return number, other
 
     def _lose(self, number: int, other: _Other, reason: str) -> None:
-        """Ends the run without a worker, unless another process may and does come in its place."""
+        """Ends the run because a worker is lost, unless another process may and does replace it."""
         with self._change:
             is_current = self._others.get(number) is other
             if not self.has_begun and is_current:
@@ -436,9 +443,9 @@ class First(Channel):
                 if self._change.wait_for(lambda: number in self._others or self._last_words, self._timeout):
                     return
                 reason += f', and no other came in its place within {self._timeout} s'
-                # Nobody is there to be told.
+                # The worker cannot be told.
                 self._told.add(number)
-        # Tells the worker, too, if it is only silent.
+        # If the worker is only silent, it is told, too.
         self._end(Ending(RETRY, f'{self._name_of(number)} is lost: {reason}.'))
 
     def _links(self) -> Dict[int, _Link]:
@@ -459,13 +466,13 @@ class First(Channel):
             self._change.notify_all()
 
     def share(self, make: Callable[[], Any]) -> Any:
-        """Tells the others the value."""
+        """Sends the value to the others."""
         value = make()
         self._tell('shared', value)
         return value
 
     def union(self, bits: int) -> int:
-        """Collects the bits of all others, and tells them the union."""
+        """Collects the bits of all others, and sends them the union."""
         for number, other in self._others.items():
             bits |= self._next(other.bits, number)[1].value
         self._tell('union', bits)
@@ -473,44 +480,44 @@ class First(Channel):
 
 
 class Later(Channel):
-    """The part of any other worker, which connects to the first."""
+    """The part of each other worker, which connects to the first one."""
 
     def __init__(self, place: cluster.Place, on_end: Callable[[Ending], None]):
-        """Begins to connect."""
+        """Starts to connect."""
         super().__init__(place, on_end)
-        # Tells this process from another one of the same number.
+        # Distinguishes this process from another one with the same number.
         self._mark = secrets.token_hex(8)
         self._link: Optional[_Link] = None
         self._is_told = False
-        # In the order in which this worker asks for them: greetings, 'begin', and then shared values and unions.
+        # Messages in the order in which this worker needs them: greetings, 'begin', then shared values and unions.
         self._said: queue.Queue[Tuple[_Link, _Message]] = queue.Queue()
         self._talking = threading.Thread(target=self._talk, daemon=True)
         self._talking.start()
         threading.Thread(target=self._show_life, daemon=True).start()
 
     def join(self, answer_to: Callable[[Any], Any]) -> None:
-        """Waits for the first worker, answers its greeting, and waits until it lets the run begin.
+        """Waits for the first worker, answers its greeting, and waits until it starts the run.
 
         Raises:
-          CommandError: the first worker refuses this one or another, or one has ended; the message says why.
+          CommandError: the first worker refuses a worker, or a worker has ended; the message says why.
         """
         while True:
             link, message = self._next(self._said)
             if message.kind == 'begin':
                 return
             answer = answer_to(message.value)
-            # If the connection is broken, there will be another greeting.
+            # If the connection breaks, there will be another greeting.
             with contextlib.suppress(OSError):
                 link.send('answer', answer)
 
     def _talk(self) -> None:
         try:
             self._follow_first()
-        except Exception as error:  # The others would wait for a thread that has ended.
+        except Exception as error:  # Otherwise, the others would wait for a thread that has ended.
             self._end(Ending(RETRY, f'{self._name_of(0)} cannot be talked to: {shown(error)}.'))
 
     def _follow_first(self) -> None:
-        """Connects to the first worker, also to another process in its place, and reads what it says."""
+        """Connects to the first worker, or to a process that replaces it, and reads its messages."""
         was_there = False
         while True:
             link, lost = self._connected(was_there)
@@ -533,9 +540,9 @@ class Later(Channel):
             self._end(Ending(RETRY, lost))
 
     def _connected(self, was_there: bool) -> Tuple[Optional[_Link], str]:
-        """A connection to the first worker; or None and the reason why there will be none, empty after this one's end.
+        """A connection to the first worker; or None and the reason, which is empty after this worker's end.
 
-        A first worker that was never there is waited for without end. Another program may have its port.
+        If the first worker has never been there, this waits without limit. Another program may have its port.
         """
         where = cluster.host_and_port(self._addresses[0])[0], cluster.channel_port(self._addresses)
         problem = f'{self._name_of(0)} is lost, and no other process came in its place within {self._timeout} s.'
@@ -590,7 +597,7 @@ class Later(Channel):
                 return
 
     def _links(self) -> Dict[int, _Link]:
-        # After another's end, the first worker knows it, or is lost.
+        # After another worker's end, the first worker knows of it, or is lost.
         return {0: self._link} if self._link and not self._ending else {}
 
     def _untold(self) -> List[int]:
@@ -598,7 +605,7 @@ class Later(Channel):
 
     def _say_end_to(self, number: int, link: _Link) -> None:
         with self._change:
-            # The first worker is told once: it may have ended, and another one may be in its place.
+            # The first worker is told only once: it may have ended, and another may have replaced it.
             if self._is_told:
                 return
             with contextlib.suppress(OSError):
@@ -607,23 +614,23 @@ class Later(Channel):
             self._change.notify_all()
 
     def share(self, make: Callable[[], Any]) -> Any:
-        """Waits for the value of the first worker."""
+        """Waits for the first worker's value."""
         return self._next(self._said)[1].value
 
     def union(self, bits: int) -> int:
-        """Tells the first worker the bits, and waits for those of all."""
+        """Sends the bits to the first worker, and waits for the union."""
         self._tell('bits', bits)
         return int(self._next(self._said)[1].value)
 
     def wait_for_first(self) -> None:
-        """Waits until the first worker has ended well; raises the error of another ending."""
+        """Waits until the first worker has ended well; raises an error for any other ending."""
         self._talking.join()
         if self._ending:
             raise self._ending.error()
 
 
 def of(place: cluster.Place, on_end: Callable[[Ending], None]) -> Channel:
-    """The part of the worker with this place.
+    """The part of the worker at a place among the run's machines.
 
     Raises:
       PortInUseError: the port of the first worker is in use.
@@ -633,9 +640,10 @@ def of(place: cluster.Place, on_end: Callable[[Ending], None]) -> Channel:
 
 @contextlib.contextmanager
 def opened(place: Optional[cluster.Place], end_process: Callable[[CommandError], None]) -> Iterator[Optional[Channel]]:
-    """The part of the worker with this place, which tells the others if the body fails; None for one machine.
+    """Context manager with the part of the worker at a place; None for one machine.
 
-    `end_process` is called with the error if another worker fails meanwhile.
+    If the body fails, the worker tells the others. `end_process` is called with the error if another worker fails
+    meanwhile.
     """
     if place is None:
         yield None
@@ -653,13 +661,13 @@ class PortInUseError(RetryableError):
 
 
 def check_port_is_free(addresses: Sequence[str], number: int) -> None:
-    """Raises PortInUseError if the port on which a worker's TensorFlow is to listen is in use: TensorFlow shares it."""
+    """Raises PortInUseError if the port of a worker's TensorFlow server is in use: TensorFlow would share it."""
     port = cluster.host_and_port(addresses[number])[1]
     _listening(socket.AF_INET, ('', port), f'of worker {number}').close()
 
 
 def _own_address(host: str, port: int) -> Tuple[int, Any]:
-    """The family and the address on which to listen as a host: its own, or all addresses if the name is of another."""
+    """The family and address on which to listen as a host: its own, or all if the name is another machine's."""
     with contextlib.suppress(OSError):
         family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         with socket.socket(family, kind) as probe:
@@ -671,7 +679,7 @@ def _own_address(host: str, port: int) -> Tuple[int, Any]:
 def _listening(family: int, address: Any, whose: str) -> socket.socket:
     listening = socket.socket(family, socket.SOCK_STREAM)
     try:
-        # A port that an earlier run has left a moment ago is free.
+        # Allows a port that an earlier run has just released.
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(address)
         listening.listen()

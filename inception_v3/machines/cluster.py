@@ -1,4 +1,4 @@
-"""The addresses of the machines of a run: of `--worker_hosts`, or of the environment variable TF_CONFIG.
+"""The addresses of a run's machines, from `--worker_hosts` or from the environment variable TF_CONFIG.
 
 TF_CONFIG, which Kubeflow, Vertex AI and others set on each machine, is JSON of this kind:
 
@@ -18,10 +18,10 @@ from console.json_content import from_json
 _PART = '[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?'
 _ADDRESS = re.compile(rf'(?:\[[0-9A-Fa-f:.]+\]|{_PART}(?:\.{_PART})*):([0-9]{{1,5}})')
 _LARGEST_PORT = 65535
-# Settings that may differ between the machines of one run: paths, and what concerns one machine alone.
+# Settings that may differ between the machines of one run: paths, and settings of a single machine.
 FILES = frozenset(['model_dir', 'export_dir', 'data_dir', 'train_files', 'eval_files'])
 OF_MACHINE = FILES | {'task_index', 'log_device_placement'}
-# Settings of the place of a run, without effect on its results.
+# Settings of a run's place, which do not affect its results.
 OF_PLACE = OF_MACHINE | {
     *('worker_hosts', 'worker_timeout', 'profile_steps'),
     *('tpu', 'master', 'tpu_zone', 'gcp_project'),
@@ -29,7 +29,7 @@ OF_PLACE = OF_MACHINE | {
 
 _KEYS = ('cluster', 'task', 'type', 'index')
 _KINDS = ('chief', 'worker')
-# Other tasks, and the reason why a run has none of them.
+# Other tasks, and the reason why they are refused.
 _INSTEAD = {
     'master': 'name it chief, as TensorFlow 2 does',
     'ps': 'this program has no parameter servers; workers add their gradients themselves. Make them workers, too',
@@ -39,7 +39,7 @@ _INSTEAD = {
 
 
 class Place(NamedTuple):
-    """This machine's place among those of a run: all addresses, its number, and the seconds of `--worker_timeout`."""
+    """This machine's place among a run's machines: all addresses, its number, and the seconds of `--worker_timeout`."""
 
     addresses: Tuple[str, ...]
     number: int
@@ -52,12 +52,12 @@ def addresses_in(worker_hosts: str) -> Tuple[str, ...]:
 
 
 def problem_with(addresses: Sequence[str]) -> str:
-    """The reason why addresses cannot be those of a run's machines, as the end of a sentence; empty if they can."""
+    """The reason why a run's machines cannot have these addresses, as the end of a sentence; empty if they can."""
     for address in addresses:
         match = _ADDRESS.fullmatch(address)
         if not match or not 0 < int(match.group(1)) <= _LARGEST_PORT:
             return f'"{shown(address)}" is not an address HOST:PORT, such as 10.0.0.5:2222'
-    # Names of hosts do not distinguish capitals.
+    # Names of hosts are not case-sensitive.
     alike = [address.lower() for address in addresses]
     doubled = next((each for each in alike if alike.count(each) > 1), None)
     return f'{doubled} is the address of two workers; each needs a port of its own' if doubled else ''
@@ -75,9 +75,9 @@ def name_of(addresses: Sequence[str], number: int) -> str:
 
 
 def channel_port(addresses: Sequence[str]) -> int:
-    """The port of the first worker on which all others talk to it, besides TensorFlow's own port.
+    """The port of the first worker for `channel`, beside its TensorFlow port.
 
-    It is the next one that no worker has, so that several may share a machine.
+    It is the next higher port that no worker has, so that several workers may share a machine.
     """
     first, ports = host_and_port(addresses[0])[1], {host_and_port(each)[1] for each in addresses}
     others = [*range(first + 1, _LARGEST_PORT + 1), *range(first - 1, 0, -1)]
@@ -85,7 +85,7 @@ def channel_port(addresses: Sequence[str]) -> int:
 
 
 def flags_of(tf_config: str) -> Dict[str, Any]:
-    """The flags that say the same as a value of TF_CONFIG: `worker_hosts` and `task_index`; none for one machine.
+    """The flags equivalent to a value of TF_CONFIG: `worker_hosts` and `task_index`; none for one machine.
 
     Raises:
       ValueError: the value cannot be used. The message is for the user, and names TF_CONFIG.
@@ -116,7 +116,7 @@ def _flags(values: Any) -> Dict[str, Any]:
     cluster = {name: listed for name, listed in cluster.items() if listed not in (None, [])}
     kind, index = task.get('type'), task.get('index', 0)
     if type(index) is str and index.strip().isdigit():
-        # Written by shell scripts.
+        # Shell scripts write a string.
         index = int(index)
     this_machine = f'"task" is {shown(json.dumps(kind))} {shown(json.dumps(index))}' if kind else '"task" has no type'
     for name in [*cluster, kind]:

@@ -1,8 +1,8 @@
-"""Sums over the replicas of all machines: a MirroredStrategy of each machine's devices, whose sums pass to the others.
+"""Sums over the replicas of all machines: a MirroredStrategy for each machine's devices, and sums across machines.
 
 Each machine builds the graph of its own replicas, and runs it in a session of its own server. Only sums leave a
-machine: first its devices' values are added, then one collective operation of TensorFlow for all tensors of a request
-adds those of the machines. TensorFlow's own MultiWorkerMirroredStrategy has one operation for each gradient, takes one
+machine: the values of its devices are added first; then one collective operation of TensorFlow adds the machines' sums,
+for all tensors of a request. TensorFlow's own MultiWorkerMirroredStrategy has one operation for each gradient, uses one
 device per machine without GPUs, numbers the replicas of each machine from 0 on 1.15, and adds in the order of a ring.
 """
 
@@ -18,34 +18,34 @@ from tensorflow.python.ops import collective_ops
 from inception_v3.config import Config
 from inception_v3.machines import cluster
 
-# Each machine is a job of its own, of one task. So the names of its devices are the same as without other machines.
+# Each machine is a separate job with one task, so that its devices have the same names as without other machines.
 _JOB = 'worker{}'
 # The numbers of the group of all machines, and of its first operation. TensorFlow's strategies number theirs from 1.
 _GROUP, _FIRST_INSTANCE = 1, 1000
 _SUM = tf.distribute.ReduceOp.SUM
 
 
-# This process's server for the machines of a run, which listens until the process ends: TensorFlow cannot stop it. 1.15
-# fails, with a traceback, to free it after its own modules.
+# This process's server for a run's machines. It listens until the process ends, because TensorFlow cannot stop it.
+# It is freed at exit: if 1.15 frees it after its own modules, it fails with a traceback.
 _servers: Dict[str, tf.train.Server] = {}
 atexit.register(_servers.clear)
 
 
 def set_cluster(session: tf.ConfigProto, config: Config) -> None:
-    """Adds what the sessions of several machines need to the configuration of a run's sessions."""
+    """Adds the settings for sessions of several machines to the configuration of a run's sessions."""
     if config.machines == 1:
         return
     session.experimental.collective_group_leader = f'/job:{_JOB.format(0)}/replica:0/task:0'
     session.device_filters.append(f'/job:{_JOB.format(config.task_index)}')
-    # Otherwise evaluation and training, which have sessions of the same server, would share their variables.
+    # Otherwise evaluation and training, whose sessions have the same server, would share their variables.
     session.isolate_session_state = True
 
 
 class AcrossMachines(tf.distribute.MirroredStrategy):
-    """As MirroredStrategy, over the devices of all machines of a run; `devices` are those of this one.
+    """As MirroredStrategy, over the devices of all machines of a run; `devices` are this machine's.
 
-    With a seed, the machines' sums are added in the order of the machines, as one machine adds those of its devices;
-    else by a ring, or NCCL, which sends fewer bytes. `within` adds the values of this machine.
+    With a seed, the machines' sums are added in the order of the machines, as a machine adds the values of its devices;
+    otherwise by a ring, or NCCL, which sends fewer bytes. `within` adds the values of this machine.
     """
 
     def __init__(self, devices: Sequence[str], within: tf.distribute.CrossDeviceOps, config: Config):
@@ -53,11 +53,11 @@ class AcrossMachines(tf.distribute.MirroredStrategy):
         self._number = int(config.task_index or 0)
         added = _Sums(within, len(self._addresses), config.seed is not None)
         extended = _Extended(self, [*devices], added, len(self._addresses), self._number)
-        # Not that of MirroredStrategy, which makes the second argument itself.
+        # Not the constructor of MirroredStrategy, which would make the second argument itself.
         tf.distribute.Strategy.__init__(self, extended)
 
     def server(self, session_config: tf.ConfigProto) -> str:
-        """The address of this machine's server for sessions, which it starts the first time."""
+        """The address of this machine's server for sessions. The first call starts the server."""
         address = self._addresses[self._number]
         if address not in _servers:
             jobs = {_JOB.format(number): [each] for number, each in enumerate(self._addresses)}
@@ -77,30 +77,30 @@ class _Extended(mirrored_strategy.MirroredExtended):
         return self._machines * len(self.worker_devices)
 
     def _reduce_to(self, reduce_op: Any, value: Any, destinations: Any, *options: Any) -> Any:
-        # TensorFlow's own takes the value of a machine's only replica for the same on all replicas, and 2.x would add
-        # values on a CPU within this machine alone.
+        # TensorFlow's own method assumes that the value of a machine's only replica is the same on all replicas; on a
+        # CPU, 2.x would add values only within this machine.
         return self._sums.reduce(reduce_op, value, destinations, *options)
 
 
 class _Sums(tf.distribute.CrossDeviceOps):
-    """Adds values within this machine by `within`, and those of the machines by a collective operation."""
+    """Adds values within this machine with `within`, and across machines with a collective operation."""
 
     def __init__(self, within: tf.distribute.CrossDeviceOps, machines: int, is_ordered: bool):
         super().__init__()
         self._within = within
         self._machines = machines
         self._is_ordered = is_ordered
-        # Graphs of training and of evaluation have the same strategy. Each machine builds them in the same order.
+        # The graphs of training and evaluation have the same strategy. Each machine builds them in the same order.
         self._instances = itertools.count(_FIRST_INSTANCE)
 
     @property
     def _num_between_graph_workers(self) -> int:
-        # If there is one value, TensorFlow would take this machine's value for the sum.
+        # With 1 here, TensorFlow would take this machine's value for the sum.
         return self._machines
 
     def reduce_implementation(self, reduce_op: Any, value: Any, destinations: Any, *options: Any) -> Any:
         """Reduces a value, with its number of replicas on this machine, to devices of this machine."""
-        # Not in a batch, in which 1.15 takes the first copy of a variable for its value.
+        # Not in a batch: there, 1.15 takes the first copy of a variable for its value.
         local = self._within.reduce(_SUM, value, destinations, *options)
         return self._reduced(reduce_op, [local], [(value, destinations)])[0]
 

@@ -1,4 +1,4 @@
-"""Batch normalization of a run in words, and its documented decay: for the notes of a run, plans and checks."""
+"""The batch normalization of a run in words, and its documented decay, for notes, plans and checks."""
 
 from typing import Optional
 
@@ -32,8 +32,8 @@ def description(config: Config) -> str:
 def decay_for(cores: int) -> float:
     """The documented decay of the moving statistics on a number of cores: beta = alpha ** cores, alpha = 0.9997.
 
-    One step on N cores is like N steps on one device, so that the statistics of the N cores keep the memory, in images,
-    of one device. At 8 cores this is 0.9976, the default of `--batch_norm_decay`.
+    One step on N cores is like N steps on one device: with this decay, the statistics cover as many images as on one
+    device. At 8 cores this is 0.9976, the default of `--batch_norm_decay`.
     """
     return ONE_DEVICE_DECAY**cores
 

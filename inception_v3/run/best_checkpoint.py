@@ -89,8 +89,8 @@ def keep(model_dir: str, checkpoint: str, evaluation: Evaluation) -> None:
     if not is_complete(checkpoint):
         logger.info('%s was removed before it could be kept as the best', checkpoint)
         return
-    # The list has no `all_model_checkpoint_paths`. So training that resumes from this folder does not count this
-    # checkpoint among its newest five, and never removes it.
+    # The list has no `all_model_checkpoint_paths`, so training that resumes from this folder never removes this
+    # checkpoint as one of its older ones.
     state = f'model_checkpoint_path: "{version}/{os.path.basename(checkpoint)}"\n'
     write_whole(os.path.join(folder, LIST_FILE), state)
     logger.info('step %s is the best so far; kept in %s', f'{evaluation.step:,}', folder)
@@ -118,7 +118,7 @@ def _copy(source: str, target: str) -> None:
 
 
 def _remove_versions(folder: str, except_for: Optional[str]) -> None:
-    """Removes all versions but one. Other files stay: the folder may have been used as a model_dir."""
+    """Removes all versions except one. Other files stay, because the folder may have been used as a model_dir."""
     for name in remote.names_in(folder) or ():
         # The names of remote folders end with a slash.
         version = name.rstrip('/')

@@ -19,8 +19,8 @@ _OWN_NAME = re.compile(rf'{re.escape(PREFIX)}-\d+')
 _STEP_IN_NAME = re.compile(r'-(\d+)$')
 _KEPT = 5
 
-# A file that exists only during a save. It names the checkpoint being written and the checkpoints to remove. After
-# a crash, those that are not in the list are removed.
+# A file that exists only during a save. It names the checkpoint being written and the checkpoints to remove. After a
+# crash, the checkpoints in it that are not in the list are removed.
 _NOTE = 'saving.unfinished'
 
 # Temporary names that TensorFlow and this program give to files until these are complete, and names of probe files.
@@ -36,7 +36,7 @@ PASSED_OVER = 'passed_over'
 def _names_in_list(model_dir: str) -> List[str]:
     """The names in a folder's list of checkpoints, oldest first; empty if the list cannot be read.
 
-    They are relative to the folder; a checkpoint elsewhere has its whole path.
+    The names are relative to the folder; a checkpoint elsewhere has its whole path.
     """
     state = list_of_checkpoints(model_dir)
     if not state:

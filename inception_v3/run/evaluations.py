@@ -16,7 +16,7 @@ from inception_v3.run.trained_data import changes_between
 RESULTS_FILE = 'results.jsonl'
 # The relative error of an accuracy that was computed in float32, with a margin.
 _FLOAT32_ERROR = 1e-6
-# The fields of a configuration that the probabilities of an evaluated image depend on, besides the weights.
+# The fields of a configuration that affect the probabilities of an evaluated image, besides the weights.
 OF_MODEL = (
     'num_classes',
     'preprocessing',
@@ -58,8 +58,8 @@ class Evaluation(NamedTuple):
       seconds: the duration, including the time to build the graph.
       time: the end of the evaluation in UTC, ISO 8601.
       changed: the settings and the properties of the data set that differ from training's, as `name: old -> new`.
-      data_set, fingerprint: of `dataset.json`; empty without that file.
-      digest: of the checkpoint (`digest_of_index`); empty of an evaluation by an earlier version.
+      data_set, fingerprint: from `dataset.json`; empty without that file.
+      digest: the digest of the checkpoint (`digest_of_index`); empty for an evaluation by an earlier version.
     """
 
     step: int
@@ -82,7 +82,7 @@ class Evaluation(NamedTuple):
         return self.digest, self.weights, self.images, self.fingerprint, self.changed
 
     def contradiction(self) -> Optional[str]:
-        """The reason why no evaluation can have these scores; None if one can."""
+        """The reason why these scores are impossible; None if they are possible."""
         for name in ('top_1', 'top_5'):
             score = getattr(self, name)
             right = score * self.images
@@ -105,7 +105,7 @@ def evaluation_of(
     metrics: Dict[str, Any],
     seconds: float,
 ) -> Evaluation:
-    """The record of an evaluation that ends now; `digest` is that of the checkpoint before it."""
+    """The record of an evaluation that ends now; `digest` is the checkpoint's digest before the evaluation."""
     return Evaluation(
         step=step_of(checkpoint),
         checkpoint=os.path.basename(checkpoint),
@@ -131,8 +131,8 @@ def shows_top_5(num_classes: int) -> bool:
 def changed_since_training(config: Config, data_set: Optional[DatasetInfo], checkpoint: str) -> Tuple[str, ...]:
     """The differences of an evaluation's settings and data set from those that a checkpoint was trained with.
 
-    Settings that do not affect the result, and whatever is not recorded beside the checkpoint, do not differ. Data sets
-    are compared by their content, by their paths only where the record lacks it.
+    Left out are settings that do not affect the result, and anything that is not recorded beside the checkpoint. Data
+    sets are compared by content; by path only if the record lacks the content.
     """
     newest, recorded = recorded_config(os.path.dirname(checkpoint)), starts_before(checkpoint)
     trained = config_of(checkpoint, newest) if newest else None
@@ -149,7 +149,7 @@ def changed_since_training(config: Config, data_set: Optional[DatasetInfo], chec
 
 
 def shortfall(config: Config, evaluation: Evaluation, skipped: int) -> Optional[str]:
-    """A sentence if an evaluation has other images than its configuration says, besides the skipped ones; or None."""
+    """A sentence if an evaluation has another number of images than configured, apart from skipped ones; else None."""
     if evaluation.images + skipped == config.eval_images:
         return None
     flag = 'eval_total_size' if config.eval_total_size else 'num_eval_images'
@@ -157,7 +157,7 @@ def shortfall(config: Config, evaluation: Evaluation, skipped: int) -> Optional[
 
 
 def result_of(config: Config, evaluation: Evaluation, skipped: int) -> Iterator[str]:
-    """The result of an evaluation, and what its user may not expect of it; `skipped` images could not be used."""
+    """The result of an evaluation, and facts that its user may not expect; `skipped` images could not be used."""
     top_5 = f', top-5 {evaluation.top_5:.2%}' if shows_top_5(config.num_classes) else ''
     yield (
         f'step {evaluation.step:,}: top-1 {evaluation.top_1:.2%}{top_5}, cross-entropy '
@@ -192,7 +192,7 @@ def evaluations_in(path: str) -> List[Evaluation]:
 
 
 def evaluation_in(values: Dict[str, Any]) -> Evaluation:
-    """The evaluation with these values in JSON; raises an error of `from_json` if they are damaged or were changed."""
+    """The evaluation with these JSON values; raises an error of `from_json` if they are damaged or were changed."""
     content, has_digest = unsealed(values)
     made = record(Evaluation, {**content, 'changed': tuple(content.get('changed', ()))})
     datetime.datetime.fromisoformat(made.time)

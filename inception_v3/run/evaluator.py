@@ -1,4 +1,4 @@
-"""Evaluation of a run's checkpoints, its record, and the best one."""
+"""Evaluates a run's checkpoints, records the results, and keeps the best checkpoint."""
 
 import math
 import time
@@ -59,7 +59,7 @@ class Evaluator:
         return evaluation
 
     def recorded(self, checkpoint: str) -> Optional[Evaluation]:
-        """The last recorded evaluation of a checkpoint with the same weights, images and settings; None without any.
+        """The last recorded evaluation of a checkpoint with the same weights, images and settings, or None.
 
         An evaluation belongs to the digest of its checkpoint: a checkpoint of the same step may have other weights.
         """
@@ -81,13 +81,13 @@ class Evaluator:
         self._context.screen.update(f'preparing to evaluate step {step_of(checkpoint):,}')
         batches = evaluation_steps(config)
         hooks = [
-            # Before the session restores the checkpoint.
+            # This hook comes before the session restores the checkpoint.
             CheckpointFitsHook(checkpoint),
             EvaluationProgress(self._context.screen, batches),
             # All machines take part in the same number of steps, with padding after their files.
             StepLimitHook(batches) if config.machines > 1 else None,
             RecoveryLimitHook(lambda: failures.check_reachable(config)),
-            # After the session has restored the weights, which the averages replace.
+            # This hook comes after the session has restored the weights, which the averages replace.
             LoadEMAHook(checkpoint) if config.moving_average else None,
         ]
         with unwritten_by_estimator(), refusals_explained():

@@ -30,15 +30,15 @@ _UNREADABLE = re.compile(
 )
 # The operation that reports the errors of the input pipeline.
 _INPUT_OPERATION = 'IteratorGetNext'
-# Bad records that one message lists.
+# The most bad records that one message lists.
 _LISTED_AT_MOST = 10
 
 
 class DivergedError(Exception):
     """Training has diverged: the evidence, as the beginning of a sentence, and the step that showed it, from 0.
 
-    `steps_before` were done when the loss was last within its limit. A checkpoint of this many steps may itself be the
-    cause: the loss of its weights is the bad one, or was never read.
+    `steps_before` is the number of steps done when the loss was last within its limit. A checkpoint of this step may
+    itself be the cause: the bad loss is that of its weights, or their loss was never read.
     """
 
     def __init__(self, what: str, step: int, steps_before: int):
@@ -108,7 +108,7 @@ def _explain_vanished(model_dir: str) -> Optional[str]:
 
 
 def explain_disk(error: Exception, model_dir: str, export_dir: Optional[str]) -> Optional[str]:
-    """The cause of a failure if it lies in a local disk, with its flag; None if it does not."""
+    """The cause of a failure and its flag, if the cause is a local disk; otherwise None."""
     vanished = _explain_vanished(model_dir)
     if vanished:
         return vanished
@@ -118,7 +118,7 @@ def explain_disk(error: Exception, model_dir: str, export_dir: Optional[str]) ->
         flag, folder = ('export_dir', export_dir) if export_dir and export_dir in message else ('model_dir', model_dir)
         cause = f'cannot be written to: {full.group().lower()}; '
         if full.group() == _TOO_LARGE:
-            # Space does not help.
+            # More disk space does not help.
             limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
             if limit == resource.RLIM_INFINITY:
                 cause += "the file is larger than the disk's file system allows. Use another disk."
@@ -135,10 +135,10 @@ def explain_disk(error: Exception, model_dir: str, export_dir: Optional[str]) ->
 def bad_records_explained(
     config: Config, splits: Sequence[str], screen: Screen, has_flag: bool = True
 ) -> Iterator[None]:
-    """Raises a DataError that names the record which made the input pipeline fail.
+    """Raises a DataError that names the record at which the input pipeline failed.
 
     The failed operation does not say which record it read, so the files of the splits are searched for it. `has_flag`
-    is false in a command without `--max_bad_records`, which skips as many as its run.
+    is False for a command without `--max_bad_records`, which skips as many records as its run.
     """
     try:
         yield
@@ -195,7 +195,7 @@ def check_reachable(config: Config) -> None:
 
 @contextlib.contextmanager
 def divergence_explained(config: Config) -> Iterator[None]:
-    """Raises a CommandError if training diverges, which begins now; it names the checkpoint that is kept."""
+    """Raises a CommandError, which names the checkpoint that is kept, if training in the body diverges."""
     began_at = latest_step(str(config.model_dir))
     try:
         yield

@@ -1,4 +1,4 @@
-"""The guard of a run: nothing else trains in its folder, what failed is explained, and the run can be resumed."""
+"""The guard of a run: nothing else trains in its folder, failures are explained, and the run can be resumed."""
 
 import contextlib
 import os
@@ -22,10 +22,11 @@ from inception_v3.tpu.addresses import check_answers
 
 @contextlib.contextmanager
 def guarded(context: Context) -> Iterator[None]:
-    """Guards a run while the context is open; in the end, the lock and the estimator's sessions are released.
+    """Guards a run while the context is open; at the end, releases the lock and the estimator's sessions.
 
-    Before, the run's folders can be written to, its TPU answers, and all workers agree. The first worker then locks
-    model_dir for training, removes what a killed run has left there, and checks that the run can resume.
+    First, it checks that the run's folders can be written to, that its TPU answers, and that all workers agree. The
+    first worker then locks model_dir for training, removes the leftovers of a killed run, and checks that the run can
+    resume.
 
     Raises:
       CommandError: one of these checks fails; or the run fails in a way that can be explained.
@@ -63,7 +64,7 @@ def guarded(context: Context) -> Iterator[None]:
 
 
 def _check_places(model_dir: str) -> None:
-    """Raises CommandError, before hours of training, if a run cannot write its records: one of them is a folder."""
+    """Raises CommandError, before hours of training, if one of the files that a run writes is a folder."""
     for name in (STARTS_FILE, FIRST_STEPS_FILE, RESULTS_FILE):
         outputs.replaceable(os.path.join(model_dir, name))
 

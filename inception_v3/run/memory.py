@@ -17,39 +17,40 @@ from inception_v3.tpu import accelerator, topology
 FLOAT_BYTES = 4
 # Values per weight that the optimizer keeps.
 SLOTS = {'sgd': 0, 'momentum': 1, 'RMS': 2}
-# Memory of the optimizer's values and of averages in training on the CPU, measured: twice their size, with the tensors
-# that initialize and update them. The gradients of the weights take memory that activations have freed.
+# Measured memory of the optimizer's values and of averages in training on the CPU: twice their size, including the
+# tensors that initialize and update them. The gradients of the weights reuse memory of freed activations.
 _UPDATED = 2
-# Values per weight that TensorFlow 2.15 takes beside all others: measured with 26 and 27 million weights.
+# Further values per weight in TensorFlow 2.15: measured with 26 and 27 million weights.
 _FURTHER = 0 if IS_REFERENCE else 4
-# Gradients of activations, beside the activations: most of these are freed before the largest gradients are computed.
+# Gradients of activations, as a fraction of the activations, most of which are freed before the largest gradients are
+# computed.
 _GRADIENTS = 0.15
 # Batches of images in memory: one in use, two ahead, one being filled (see `InputPipeline.transfer`).
 _BATCHES = 4
-# Groups of images in memory that are tried together, with a seed and `max_bad_records`.
+# With a seed and `max_bad_records`, groups of images that are tried together: the number in memory.
 _GROUPS = 3
 # Bytes of a training process before its variables and its first batch: the program, TensorFlow and the graph.
 PROGRAM = (690 if IS_REFERENCE else 800) * 10**6
-# Bytes of the graph of a further replica, and of a further emulated core, with what TensorFlow and Python keep of it:
-# measured with up to 8 of the digits, whose 950 variables are those of Inception v3. Other graphs are smaller.
+# Bytes for the graph of each further replica or emulated core, with the data of TensorFlow and Python about it:
+# measured with up to 8 of them for the digits, whose 950 variables are those of Inception v3. Other graphs are smaller.
 _FURTHER_REPLICA = (130 if IS_REFERENCE else 290) * 10**6
 _FURTHER_CORE = 440 * 10**6
-# Measured peaks differ from the estimate by less than this share of them (docs/known-behaviour.md).
+# The estimate differs from measured peaks by less than this fraction of them (docs/known-behaviour.md).
 ERROR = 0.2
 _UNITS = ((1 << 40, 'TiB'), (1 << 30, 'GiB'), (1 << 20, 'MiB'))
-# A limit of cgroup v1 that means none.
+# A limit of cgroup v1 that means no limit.
 _UNLIMITED = 1 << 60
 _SYSTEM = pathlib.Path('/')
 
 
 class StepMemory(NamedTuple):
-    """Bytes that a step needs: those of the variables, and those of each image in a batch."""
+    """Bytes that a step needs: for the variables, and for each image in a batch."""
 
     variables: int
     per_image: int
 
     def of(self, batch_size: int) -> int:
-        """Bytes of a step."""
+        """The bytes of a step."""
         return self.variables + self.per_image * batch_size
 
 
@@ -73,13 +74,13 @@ def _identity(net: tf.Tensor, *_: Any) -> tf.Tensor:
 def training_memory(config: Config) -> StepMemory:
     """The memory of a training step on this machine's CPU at its peak, beside `PROGRAM`.
 
-    TensorFlow stores the results of convolutions and those of ReLU, pooling and concatenation: for Inception v3 at 299
-    pixels 93 MB per image, of which XLA recomputes a third. To these come gradients and the images read ahead. With a
-    seed and `max_bad_records`, the images that are tried together are counted with the variables. A RevNet that
-    recomputes its activations needs more.
+    TensorFlow stores the results of convolutions, ReLU, pooling and concatenation: 93 MB per image for Inception v3 at
+    299 pixels, of which XLA recomputes a third. Gradients and the images read ahead are added. With a seed and
+    `max_bad_records`, the images that are tried together are counted with the variables. A RevNet that recomputes its
+    activations needs more.
     """
     sizes = sizes_for(config)
-    # The gradients of the weight decay do not wait for the forward pass.
+    # The gradients of the weight decay do not depend on the forward pass, so they may be in memory during it.
     further = _FURTHER + bool(config.weight_decay)
     variables = _variables(config, _UPDATED) + _copies(config) * further * sizes.parameters * FLOAT_BYTES
     variables += (_copies(config) - 1) * (_FURTHER_CORE if config.use_tpu else _FURTHER_REPLICA)
@@ -91,7 +92,7 @@ def training_memory(config: Config) -> StepMemory:
 
 
 def evaluation_memory(config: Config) -> StepMemory:
-    """The memory of a step of evaluation, at least: weights, images read ahead, and the largest layer's activations.
+    """The least memory of an evaluation step: weights, images read ahead, and the largest layer's activations.
 
     Without a TPU, training's variables stay in memory for its next cycle; its gradients do not.
     """
@@ -112,9 +113,9 @@ def _copies(config: Config) -> int:
 
 
 def _variables(config: Config, each: int = 1) -> int:
-    """Bytes of all copies of a training's variables, with the optimizer's and the averages `each` times.
+    """Bytes of all copies of the variables in training; those of the optimizer and the averages count `each` times.
 
-    Of several replicas, the first has the averages; emulated cores have one for each.
+    With several replicas, only the first has averages; each emulated core has its own.
     """
     sizes, copies = sizes_for(config), _copies(config)
     averages = int(config.moving_average) * (copies if config.use_tpu else 1)
@@ -123,7 +124,7 @@ def _variables(config: Config, each: int = 1) -> int:
 
 
 def check_fits(config: Config, available: Optional[int] = None, eval_flag: str = 'eval_batch_size') -> None:
-    """Checks that a run fits into this machine's memory. A TPU or GPU has its own; `preflight` checks that of a TPU.
+    """Checks that a run fits into this machine's memory. `preflight` checks a TPU's memory; a GPU's is not checked.
 
     `available` are bytes, by default those that this process can still use; `eval_flag` sets `eval_batch_size`.
 
@@ -196,13 +197,13 @@ def in_words(size: int) -> str:
     return f'{size / unit:,.1f} {name}'
 
 
-# The memory that this process can still use: of the machine, or less in a container or cgroup.
+# The memory that this process can still use: the machine's, or less in a container or cgroup.
 
 
 def available_memory(root: pathlib.Path = _SYSTEM) -> Optional[int]:
     """Bytes that this process can still use: free memory, memory of cached files and free swap, within its cgroups.
 
-    None if the system does not tell, as outside of Linux. `root` holds `proc` and `sys`.
+    None if the system does not provide it, as outside of Linux. `root` contains `proc` and `sys`.
     """
     found = {key: int(value.split()[0]) << 10 for key, value in _pairs(root / 'proc/meminfo') if value.split()}
     if 'MemAvailable:' not in found:
@@ -212,7 +213,7 @@ def available_memory(root: pathlib.Path = _SYSTEM) -> Optional[int]:
 
 
 def _left_in_cgroups(root: pathlib.Path) -> Iterator[int]:
-    """Yields what is left of each limit of the process's cgroups, and of those around them, without swap."""
+    """Yields the rest of each limit of the process's cgroups and the enclosing ones, without swap."""
     for line in _text(root / 'proc/self/cgroup').splitlines():
         _, controllers, path = line.split(':', 2)
         top, limits, cached = root / 'sys/fs/cgroup', ('memory.max', 'memory.current'), 'inactive_file'

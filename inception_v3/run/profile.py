@@ -12,26 +12,26 @@ from data import files
 
 JSON_FILE, PAGE_FILE = 'profile.json', 'profile.html'
 FORMAT = 1
-# A device that waits longer than this fraction of the time is bound by its host.
+# A device that waits for longer than this fraction of the time is limited by its host.
 _HOST_BOUND = 0.05
 STEP, STORAGE, PREPROCESSING, TRANSFER = 'step', 'storage', 'preprocessing', 'transfer'
 HOST_PHASES = (STORAGE, PREPROCESSING, TRANSFER)
-# A thread that waits for other threads: a data set that hands on what they have prepared.
+# A thread that waits for other threads: a data set that passes on the elements that they have prepared.
 _WAIT = 'wait'
-# Work on a device of its own.
+# Work on a separate device.
 _DEVICE = 'device'
 
 # NAME:TYPE; a name of C++ has two colons.
 _OPERATION = re.compile(r'(?P<name>[^:]+):(?P<type>\w+)')
 _ITERATOR = 'Iterator::'
-# Data sets that hand on the elements that other threads prepare, or the data set below them prepares.
+# Data sets that pass on the elements that other threads, or the data sets below them, prepare.
 _WAITING = re.compile(
     r'Root|Model|Prefetch|PrivateThreadPool|MaxIntraOpParallelism|Options\w*|\w*ParallelInterleave\w*|'
     r'Parallel(Map|Batch)\w*|MapAndBatch\w*|Map'
 )
-# All below a map is storage, all above it is transfer.
+# Everything below a map is storage; everything above it is transfer.
 _MAP = re.compile(r'(Parallel)?Map(AndBatch)?(V\d)?')
-# Preprocessing divides the groups whose records are drawn together, and below that map forms them.
+# Preprocessing splits the groups whose records are drawn together; below that map, it forms them.
 _GROUPING = re.compile(r'(.*::)?Unbatch(::(Parallel)?Map(V\d)?)*(::Batch(V\d)?)?')
 # Operations that send batches to a TPU; an emulated one has queues.
 _SENDING = re.compile(r'InfeedEnqueue\w*|QueueEnqueue\w*')
@@ -43,7 +43,7 @@ Span = Tuple[float, float]
 
 
 class Event(NamedTuple):
-    """A piece of work on a thread of the host, or on a stream of a device; the host has no name as a device.
+    """A piece of work on a thread of the host, or on a stream of a device; `device` is empty for the host.
 
     The name is `NAME:TYPE` of an operation, or `Iterator::…` of a data set; the times are milliseconds of the trace.
     """
@@ -63,16 +63,16 @@ class Profile(NamedTuple):
       last: the last one.
       step_ms: the time from step to step.
       device_ms: the time in which the device computes.
-      wait_ms: the time in which the device is idle, and a batch is waited for.
+      wait_ms: the time in which the device is idle and waits for a batch.
       host_ms: the time of the host's threads by phase: the sum over threads.
       cpu_ms: the CPU time of the process; 0 if other machines were traced.
       usual_ms: the time from step to step before the profile; None if it began too early to know.
-      images: images of a step.
+      images: images per step.
       hosts: machines that feed a step.
       device: the device, in words.
       data: the source of the images, in words.
       time: when the profile was taken, ISO 8601.
-      tensorflow: its version.
+      tensorflow: TensorFlow's version.
     """
 
     first: int
@@ -92,7 +92,7 @@ class Profile(NamedTuple):
 
     @property
     def other_ms(self) -> float:
-        """The time in which the trace shows neither: Python, hooks, the profiler, and what it does not trace."""
+        """The time without traced work or waiting: Python, hooks, the profiler, and untraced work."""
         return max(0.0, self.step_ms - self.device_ms - self.wait_ms)
 
     @property
@@ -132,7 +132,7 @@ def write(folder: str, events: Sequence[Event], bounds: Sequence[float], about: 
     """
     begin, end, steps = bounds[0], bounds[-1], about['last'] - about['first'] + 1
     spans = spans_of(events, begin, end)
-    # Something waits for a batch of the pipeline in the calls of its last data set.
+    # During calls of its last data set, the pipeline is waited for.
     waits = [
         (max(event.start, begin), min(event.end, end))
         for event in events
@@ -148,13 +148,13 @@ def write(folder: str, events: Sequence[Event], bounds: Sequence[float], about: 
         **about,
     )
     files.write_whole(os.path.join(folder, PAGE_FILE), _page(profile, {**spans, 'waits': waits}, bounds))
-    # Last: a profile that can be read is complete.
+    # This file comes last: if it exists, the profile is complete.
     files.write_whole(os.path.join(folder, JSON_FILE), profile.to_json())
     return profile
 
 
 def spans_of(events: Iterable[Event], begin: float, end: float) -> Dict[str, List[Span]]:
-    """The times of work between two times, by phase: those of an event in which no event that it contains runs."""
+    """The times of work between two times, by phase. An event counts only while no event that it contains runs."""
     lanes: Dict[Tuple[str, str], List[Tuple[float, float, str]]] = collections.defaultdict(list)
     for event in events:
         phase = phase_of(event)
@@ -178,7 +178,7 @@ def spans_of(events: Iterable[Event], begin: float, end: float) -> Dict[str, Lis
                 running.pop()
             now = max(begin, start)
             running.append((stop, phase))
-    # With a device of its own, the host's threads only launch its work.
+    # With a separate device, the host's threads only launch its work.
     of_device, _ = found.pop(_DEVICE), found.pop(_WAIT)
     return {**found, STEP: of_device or found[STEP]}
 
@@ -200,8 +200,8 @@ def phase_of(event: Event) -> str:
     name, kind = operation['name'], operation['type']
     if kind == 'IteratorGetNext':
         return _WAIT
-    # The pipeline names the scopes of its functions, which run on threads of any name.
-    # TensorFlow numbers a scope that a graph opens again.
+    # The pipeline's functions run on threads of any name, but have named scopes. TensorFlow appends a number to a scope
+    # that a graph opens again.
     scopes = [re.sub(r'_\d+$', '', scope) for scope in name.split('/')]
     for phase in (PREPROCESSING, TRANSFER):
         if phase in scopes:
@@ -231,7 +231,7 @@ def _length(spans: Iterable[Span]) -> float:
 
 
 def _ticks(length: float) -> List[float]:
-    """Round numbers of milliseconds from 0 on, at most five, up to 93 % of a length, so that none is cut off."""
+    """At most five round numbers of milliseconds from 0 on, up to 93 % of a length, so that no label is cut off."""
     power = 10.0 ** math.floor(math.log10(length))
     step = next(each for each in (power / 5, power / 2, power, 2 * power) if length / each <= 5)
     return [round(n * step, 9) for n in range(math.ceil(length / step)) if n * step <= 0.93 * length]

@@ -1,7 +1,7 @@
 """The starts of a run, and its first steps.
 
 starts.jsonl      a line for each start of training: checkpoint, configuration, data set, versions and host
-first_steps.json  loss and digest of the first steps of a run with a seed, to compare a repetition with
+first_steps.json loss and digest of the first steps of a run with a seed, for comparison with a repetition
 """
 
 import contextlib
@@ -43,13 +43,13 @@ class Start(NamedTuple):
       command: the program and its arguments.
       directory: the working directory, the base of relative paths.
       config: the fields of the configuration that differ from their defaults.
-      data_set, fingerprint: of `dataset.json`; empty without that file.
+      data_set, fingerprint: from `dataset.json`; empty without that file.
       versions: the versions of everything that a result depends on (`versions.current`).
       host: the `name` of the machine, its `processor`, and the number of `cores` that this process may use.
       weights: with `--init_from` at step 0, the weights that the run begins from: their `path`, `kind` and `step`, the
         `values` (average or raw), and the `digest` of all variables there; else None.
       description: the content of `dataset.json`; None without that file.
-      samples: the samples of the record files, by split (`data_set.samples_of`); None of runs of earlier versions.
+      samples: the samples of the record files, by split (`data_set.samples_of`); None for runs of earlier versions.
       class_names: the names of the classes of imported weights, by label; None without names.
     """
 
@@ -88,7 +88,7 @@ def this_start(
     weights: Optional[Dict[str, Any]] = None,
     class_names: Sequence[str] = (),
 ) -> Start:
-    """The record of a start of training now, on this machine; of weights that have an origin, and names of classes."""
+    """The record of a start of training now, on this machine, with the origin of weights and class names."""
     model_dir = str(config.model_dir)
     checkpoint = latest_checkpoint(model_dir)
     found = versions.current()
@@ -128,7 +128,7 @@ def _processor() -> str:
 def read_starts(model_dir: str) -> List[Start]:
     """The starts of a run, oldest first. Damaged lines are skipped.
 
-    One that resumes the checkpoint of step 0 has the weights of the start that saved it.
+    A start that resumes the checkpoint of step 0 has the weights of the start that saved it.
     """
     starts: List[Start] = []
     for start in read_lines(os.path.join(model_dir, STARTS_FILE), _start_of):
@@ -152,18 +152,18 @@ def starts_before(checkpoint: str) -> List[Start]:
     led: List[Start] = []
     step = step_of(checkpoint) if recorded else 0
     for start in recorded:
-        # A start from a step sees that step's checkpoint, and makes the later ones. Imported weights are of step 0.
+        # A start from a step finds that step's checkpoint, and makes the later ones. Imported weights have step 0.
         if start.step < step or not start.checkpoint:
-            # It discards the steps of earlier starts from the same step or a later one.
+            # This start discards the steps of earlier starts from the same step or a later one.
             led = [*(earlier for earlier in led if earlier.step < start.step), start]
     return led
 
 
 def config_of(checkpoint: str, newest: Config) -> Config:
-    """The configuration that a checkpoint was trained with, given that of its run's newest one, `config.json`.
+    """The configuration with which a checkpoint was trained, given `config.json`, that of its run's newest checkpoint.
 
-    A run that was resumed with other flags has older checkpoints of its former settings. The data set may be elsewhere
-    meanwhile, and in another format: what finds and reads it is the newest.
+    If a run was resumed with other flags, its older checkpoints have the former settings. The data set may have moved
+    since, and may have another format: the settings that find and read it are the newest.
     """
     led, recorded = starts_before(checkpoint), read_starts(os.path.dirname(checkpoint))
     if not led or led[-1] == recorded[-1]:
@@ -177,7 +177,7 @@ _OF_BITS = ('tensorflow', 'numpy', 'inception_v3')
 
 
 def changed_surroundings(config: Config, checkpoint: str) -> Optional[str]:
-    """A warning if a run with a seed resumes on other versions or another processor than it has trained on; or None."""
+    """A warning if a run with a seed resumes on other versions or another processor than before; otherwise None."""
     recorded = starts_before(checkpoint) if config.seed is not None else []
     if not recorded:
         return None
@@ -196,7 +196,7 @@ def changed_surroundings(config: Config, checkpoint: str) -> Optional[str]:
 def append_start(config: Config, start: Start) -> None:
     """Adds a line to `starts.jsonl`, and logs the differences from `config.json`.
 
-    Users may resume with more steps, for example.
+    Differences are allowed: users may, for example, resume with more steps.
     """
     model_dir = str(config.model_dir)
     path = os.path.join(model_dir, CONFIG_FILE)

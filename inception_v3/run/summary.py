@@ -15,14 +15,14 @@ from inception_v3.run.evaluations import Evaluation, shows_top_5
 from inception_v3.run.memory import sizes_for
 from inception_v3.tpu import accelerator, topology
 
-# More than this share of the initial values in an average is too much, and a suggested decay leaves the other share.
+# If an average has more than the first share of the initial values, a decay is suggested that leaves the second share.
 _TOO_MUCH, _LITTLE = 0.1, 0.01
 
 
 def notes_of(config: Config) -> Iterator[str]:
-    """Consequences of a run's settings that its user may not expect: of emulation, averages and the auxiliary head.
+    """Consequences of a run's settings that its user may not expect: emulation, averages and the auxiliary head.
 
-    Each is a line, because the log escapes newlines; the notice of emulated devices has several.
+    Each is one line, because the log escapes newlines; the notice of emulated devices has several.
     """
     if config.is_emulated:
         from inception_v3.tpu.emulation import notice
@@ -33,7 +33,7 @@ def notes_of(config: Config) -> Iterator[str]:
     if config.mode == 'eval':
         return
     yield f'batch normalization: {batch_norm_advice.description(config)}'
-    # A decay that was chosen has no warning, nor has a run that is too short for the documented one.
+    # There is no warning about a decay that was chosen, or in a run that is too short for the documented one.
     is_long = initial_share_of_statistics(batch_norm_advice.decay_for(config.replicas), config.train_steps) < _TOO_MUCH
     if is_long and config.batch_norm_decay == Config.batch_norm_decay and batch_norm_advice.decay_warning(config):
         yield f'warning: {batch_norm_advice.decay_warning(config)}'
@@ -51,9 +51,9 @@ def initial_share_of_statistics(decay: float, steps: int) -> float:
 
 
 def initial_share_of_averages(decay: float, steps: int) -> float:
-    """The share of the initial weights in the averages of the weights; `moving_average.update_averages` has the decay.
+    """The share of the initial weights in the averages of the weights; see `moving_average.update_averages`.
 
-    The decay of step n is (1 + n) / (10 + n) up to that of the flag, so that this share is small after a few steps.
+    The decay of step n is (1 + n) / (10 + n), at most the flag's decay, so that this share is small after a few steps.
     """
     share = 1.0
     for step in range(1, steps + 1):
@@ -66,7 +66,7 @@ def initial_share_of_averages(decay: float, steps: int) -> float:
 def warnings_of(config: Config) -> Iterator[str]:
     """Sentences about a run's sizes: a batch larger than the data set, and averages that are not evaluated yet.
 
-    Those are averages that hold more than a tenth of their initial values when they are first evaluated.
+    These averages contain more than a tenth of their initial values at the first evaluation.
     """
     if config.train_batch_size > config.num_train_images:
         yield (
@@ -77,7 +77,7 @@ def warnings_of(config: Config) -> Iterator[str]:
     first = config.train_steps_per_eval if config.mode == 'train_and_eval' else last
     averages: List[Tuple[str, str, Callable[[float, int], float]]] = []
     if not config.init_from:
-        # Otherwise the initial values are those of a trained network.
+        # With initial weights, the statistics are those of a trained network.
         name = 'the moving mean and variance of batch normalization'
         averages.append(('batch_norm_decay', name, initial_share_of_statistics))
     if config.moving_average:
@@ -126,7 +126,7 @@ def introduction_of(config: Config, data_set: Optional[DatasetInfo]) -> str:
 
 
 def _short(epochs: float) -> str:
-    """A number of epochs with a digit after the point; of a trial of few steps, which would be 0.0, its first digit."""
+    """A number of epochs with one decimal; for a trial of few steps, which would be 0.0, with its first digit."""
     return f'{epochs:,.1f}' if epochs >= 0.1 else f'{epochs:.1g}'
 
 
@@ -140,9 +140,10 @@ def summary_of(
     seconds: Optional[float] = None,
     most_accurate: Optional[Evaluation] = None,
 ) -> str:
-    """The summary at the end of a run, a name and a value per line; what is None is left out.
+    """The summary at the end of a run, a name and a value per line; values of None are left out.
 
-    `evaluation` is the last one, `best` that of the checkpoint in model_dir/best, `export` the new SavedModel's folder.
+    `evaluation` is the last evaluation, `best` that of the checkpoint in model_dir/best, `export` the new SavedModel's
+    folder.
     """
     rows = []
     if evaluation:

@@ -17,8 +17,8 @@ from inception_v3.run.starts import Start, starts_before
 class TrainedData(NamedTuple):
     """The data set that a checkpoint has learned, and the earlier ones that it left with `--allow_other_data_set`.
 
-    A note says that another data set is in its place now, or that nothing is recorded. Imported weights may have names
-    of classes without a data set.
+    The note says that another data set has replaced it, or that nothing is recorded. Imported weights may have names of
+    classes without a data set.
     """
 
     info: Optional[DatasetInfo]
@@ -33,7 +33,7 @@ class TrainedData(NamedTuple):
 
 
 def trained_data_of(config: Config, checkpoint: str) -> TrainedData:
-    """The data set that a checkpoint has learned. Where nothing is recorded, it is the one that `config` names.
+    """The data set that a checkpoint has learned. If nothing is recorded, it is the one that `config` names.
 
     Raises:
       DataError: nothing is recorded, and the description of the present data set cannot be read.
@@ -62,13 +62,13 @@ def _other_data(config: Config, checkpoint: str, changes: Sequence[str]) -> str:
 def changes_between(
     start: Start, config: Config, present: Optional[DatasetInfo], with_samples: bool = True
 ) -> Tuple[str, ...]:
-    """The differences of a data set from that of a start, each as `name: old -> new`. The unknown does not differ."""
+    """The differences of a data set from that of a start, each as `name: old -> new`. Unknown facts do not count."""
     samples = samples_of(config) if with_samples else {}
     return _changes(start, {'use_data': config.use_data, 'data_format': config.data_format}, present, samples)
 
 
 def changes_of_start(old: Start, new: Start) -> Tuple[str, ...]:
-    """The differences of the data set of a start from that of another, as of `changes_between`."""
+    """The differences between the data sets of two starts, as from `changes_between`."""
     return _changes(old, new.config, new.info, new.samples or {})
 
 
@@ -91,7 +91,7 @@ def _changes(
         different = [pair for pair in zip(before[:3], sample[:3]) if pair[0] != pair[1]]
         divided = before[0] != sample[0] or old_format != new_format
         is_whole = not any((*before[3:], *sample[3:]))
-        # Equal fingerprints are of the same images, also in other files.
+        # Equal fingerprints mean the same images, even in other files.
         if different and not (divided and is_whole and start.fingerprint and start.fingerprint == fingerprint):
             was, now_is = (str(each)[:DIGITS_SHOWN] for each in different[0])
             changes.append(f'{split} files: {was} -> {now_is}')
@@ -101,7 +101,7 @@ def _changes(
 
 
 def changed_classes(start: Start, present: Optional[DatasetInfo]) -> Tuple[str, ...]:
-    """The first class whose name differs in a data set from that at a start, as `name: old -> new`."""
+    """The first class whose name in a data set differs from its name at a start, as `name: old -> new`."""
     old, new = (info.class_names if info else [] for info in (start.info, present))
     changed = [(label, *pair) for label, pair in enumerate(zip(old, new)) if all(pair) and pair[0] != pair[1]]
     if old and new and not changed and len(old) != len(new):
@@ -111,7 +111,7 @@ def changed_classes(start: Start, present: Optional[DatasetInfo]) -> Tuple[str, 
 
 
 def misplaced_class(names: Sequence[str], others: Sequence[str]) -> str:
-    """The first name that two lists have at different labels alone, in words; empty if there is none."""
+    """Describes the first name that two lists have only at different labels; empty if there is none."""
     places: Dict[str, List[int]] = {}
     counts = collections.Counter(names)
     for label, name in enumerate(others):
@@ -126,7 +126,7 @@ def check_data_set(config: Config, present: Optional[DatasetInfo], checkpoint: s
     """Checks that training resumes on its checkpoint's data set, and evaluation on one with the same classes.
 
     Raises:
-      ConfigError: they are others, and `--allow_other_data_set` is not given.
+      ConfigError: they differ, and `--allow_other_data_set` is not given.
     """
     recorded = starts_before(checkpoint)
     last = recorded[-1] if recorded else None

@@ -131,7 +131,7 @@ def flaw(operation: tf.Operation, problem: str, scope: str = '') -> Flaw:
 
 
 def _with_called(operations: Iterable[tf.Operation], seen: Set[str]) -> Iterator[Tuple[str, tf.Operation]]:
-    """Yields (scope, operation) for operations and, recursively, those of functions that they call, less arguments."""
+    """Yields (scope, operation) for operations and, recursively, for called functions, without arguments."""
     for operation in operations:
         yield '', operation
         for attribute in operation.op_def.attr:
@@ -143,14 +143,17 @@ def _with_called(operations: Iterable[tf.Operation], seen: Set[str]) -> Iterator
                 if hasattr(function, 'graph'):
                     seen.add(name)
                     scope = f'{re.sub("^__inference_", "", name)}/'
-                    # Placeholders in its graph, which a call replaces.
+                    # These placeholders in the function's graph are replaced by a call.
                     arguments = {tensor.op for tensor in function.graph.inputs}
                     own = [each for each in function.graph.get_operations() if each not in arguments]
                     yield from ((scope + inner, each) for inner, each in _with_called(own, seen))
 
 
 def _with_functions(graph: Any, scope: str, seen: Set[str]) -> Iterator[Tuple[str, tf.Operation]]:
-    """Yields (scope, operation) for a graph and all its functions; to look for calls in large graphs takes seconds."""
+    """Yields (scope, operation) for a graph and all its functions.
+
+    In a large graph, a search for the functions that are called would take seconds.
+    """
     for operation in graph.get_operations():
         yield scope, operation
     for name, function in graph._functions.items():

@@ -5,12 +5,12 @@ from typing import Dict, List, NamedTuple, Optional
 
 from inception_v3.config import EMULATED, Config
 
-# The value of `--tpu` that stands for the TPU of this machine, a TPU VM.
+# The value of `--tpu` for this machine's own TPU, on a TPU VM.
 LOCAL = 'local'
 
 GIB = 1 << 30
 # The cores of a host. The guide says that a device has 8 cores and is connected to a host. It also says that a v2-256
-# communicates with 16 hosts, but its 256 cores are those of 32.
+# communicates with 16 hosts, but 256 cores belong to 32 hosts.
 CORES_PER_HOST = 8
 # The number of cores of the largest TPU.
 _EMULATED_CORES_AT_MOST = 2048
@@ -18,9 +18,9 @@ _LOOPBACK = re.compile(r'grpc://(localhost|127(\.\d+){3}|\[::1\])(:\d+)?$')
 
 
 class Topology(NamedTuple):
-    """The cores of a TPU, on all hosts together, and the hosts that feed them; its name is v2-8, or emulated:8x2.
+    """The cores of a TPU, on all hosts together, and the hosts that feed them. Names are such as v2-8 or emulated:8x2.
 
-    Each core has its memory, in bytes; that of an emulated TPU is None.
+    `memory` is each core's, in bytes; None for an emulated TPU.
     """
 
     name: str
@@ -63,7 +63,7 @@ def is_emulated(tpu: Optional[str]) -> bool:
 
 
 def is_remote(tpu: Optional[str]) -> bool:
-    """Whether a value of `--tpu` names a TPU of other machines; `local` and an emulated TPU are on this one."""
+    """Whether a value of `--tpu` names a TPU of other machines; `local` and emulated TPUs are on this machine."""
     return tpu != LOCAL and not is_emulated(tpu)
 
 
@@ -86,9 +86,9 @@ def emulated(tpu: str) -> Topology:
 
 
 def hosts_of(config: Config) -> int:
-    """The number of machines whose input pipelines feed a run: as emulated, else one for every 8 cores of a TPU.
+    """The number of machines whose input pipelines feed a run: as emulated, or one for every 8 cores of a TPU.
 
-    Without a TPU, they are the machines of the run.
+    Without a TPU, it is the number of the run's machines.
     """
     if not config.use_tpu:
         return config.machines

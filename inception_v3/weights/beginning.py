@@ -17,16 +17,16 @@ from inception_v3.weights.sources import AVERAGE, Source, WeightsError
 
 TABLE_FILE = 'init_from.tsv'
 LOADED, NEW, UNUSED = 'loaded', 'left new', 'unused'
-# The reason of slots of the optimizer and of the step.
+# The reason for the optimizer's slots and the step.
 _OF_RUN = 'not of the network'
-# Settings of the source's run that decide about its images.
+# Settings of the source's run that affect its images.
 _OF_IMAGES = ('preprocessing', 'height', 'width', 'batch_norm', 'precision')
 
 
 class Row(NamedTuple):
     """The fate of a variable of the run or of the source: `LOADED`, `NEW` for a reason, or `UNUSED`.
 
-    A variable that is not left new has a name in the source.
+    A variable that is not new has a name in the source.
     """
 
     fate: str
@@ -42,22 +42,22 @@ class Beginning(NamedTuple):
     rows: List[Row]
 
     def of(self, fate: str) -> List[Row]:
-        """The rows of a fate."""
+        """The rows with a fate."""
         return [row for row in self.rows if row.fate == fate]
 
 
 def plan(network: Dict[str, List[int]], others: Iterable[str], source: Source, config: Config) -> Beginning:
-    """Decides which of the source's values each variable of a run begins with.
+    """Decides with which of the source's values each variable of a run begins.
 
-    A weight begins from the source's average of it, if the source has one and `init_averages` is set, or else from the
-    weight, if the source has that. The run's own average of a weight begins with the same value.
+    If `init_averages` is set and the source has an average of a weight, the weight begins with it; otherwise with the
+    source's weight, if there is one. The run's own average of the weight begins with the same value.
 
-    `network` has the shapes of the network's variables by name, moving statistics included, and `others` the names of
+    `network` has the shapes of the network's variables by name, including moving statistics. `others` has the names of
     the run's other variables: averages, slots of the optimizer, the step.
 
     Raises:
       WeightsError: a variable of the network is missing in the source or has another shape there, without being
-        excepted; or a value is no finite number.
+        excepted; or a value is not finite.
     """
     flag = f'--init_from={config.init_from}'
     excepted, head = Patterns(config.init_except), Patterns(HEAD)
@@ -105,7 +105,7 @@ def plan(network: Dict[str, List[int]], others: Iterable[str], source: Source, c
 
 
 def _origin(name: str, source: Source, config: Config) -> str:
-    """The name of the source's variable for one of the run. A SavedModel may have the averages alone."""
+    """The name in the source for a variable of the run. A SavedModel may have only the averages."""
     has_average = name + AVERAGE in source.values
     return name + AVERAGE if has_average and (config.init_averages or name not in source.values) else name
 
@@ -119,7 +119,7 @@ def origin_of(source: Source, config: Config) -> Dict[str, Any]:
 
 
 def origin_text(beginning: Beginning, source: Source, config: Config) -> str:
-    """The source, and whether its averages are taken."""
+    """The source, and whether its averages are used."""
     from_averages = any(row.source.endswith(AVERAGE) for row in beginning.of(LOADED))
     averages = 'averages of the weights' if from_averages else 'weights, not averages'
     if config.init_averages and not source.has_averages:
@@ -128,7 +128,7 @@ def origin_text(beginning: Beginning, source: Source, config: Config) -> str:
 
 
 def account(beginning: Beginning) -> Dict[str, str]:
-    """The numbers of variables by fate, and the names of the network's variables that are left new, as texts."""
+    """The numbers of variables by fate, and the names of the network's new variables, as texts."""
     loaded, new = beginning.of(LOADED), beginning.of(NEW)
     own = [row for row in loaded if not row.name.endswith(AVERAGE)]
     count = sum(beginning.values[row.name].size for row in own)

@@ -10,15 +10,15 @@ from inception_v3.weights.selection import HEAD, Patterns, scopes_of
 
 
 class FineTuning:
-    """Creates a network's variables for `--freeze` and `--head_learning_rate`, and notes which they are.
+    """Creates a network's variables for `--freeze` and `--head_learning_rate`, and keeps a list of them.
 
-    It goes by the names that the network gives to them: in the graph, those of a second emulated core are others. All
-    of the network's variables are put into the collection MODEL_VARIABLES. A frozen weight does not train, and has no
-    weight decay.
+    It uses the names that the network gives its variables: in the graph, the variables of a second emulated core have
+    other names. All of the network's variables are in the collection MODEL_VARIABLES. A frozen weight does not train,
+    and has no weight decay.
 
     Args:
-      config: of the run.
-      create: the getter that creates the variables, as of `tf.variable_scope`.
+      config: the run's configuration.
+      create: the getter that creates the variables, as for `tf.variable_scope`.
 
     Attributes:
       frozen: the weights that would train without `--freeze`.
@@ -53,7 +53,7 @@ class FineTuning:
         return variable
 
     def has_fixed_statistics(self, layer: str) -> bool:
-        """Whether the batch normalization of a name normalizes with its moving statistics, because it is frozen."""
+        """Whether the batch normalization of this name is frozen, so that it normalizes with its moving statistics."""
         return self._config.freeze_batch_norm and self._frozen.match(f'{layer}/moving_mean')
 
     def check(self) -> None:
@@ -76,7 +76,7 @@ class FineTuning:
     def optimizer(self, make: Callable[[tf.Tensor, Config], tf.train.Optimizer], rate: tf.Tensor) -> tf.train.Optimizer:
         """Makes the optimizer of a network whose classifiers may have a learning rate of their own.
 
-        `make` makes one of a learning rate, a float32 scalar; `rate` is that of the other layers.
+        `make` makes an optimizer from a learning rate, a float32 scalar; `rate` is the rate of the other layers.
         """
         config = self._config
         if config.head_learning_rate is None:
@@ -105,7 +105,7 @@ class _TwoRates(tf.train.Optimizer):
         updates = []
         for optimizer, of_head in ((self._body, False), (self._head, True)):
             own = [pair for pair in pairs if (pair[1].name in self._names_of_head) == of_head]
-            # An optimizer refuses variables none of which has a gradient; all others may be frozen.
+            # An optimizer refuses variables without any gradient, for example if all of them are frozen.
             if any(gradient is not None for gradient, _ in own):
                 updates.append(optimizer.apply_gradients(own))
         if global_step is None:

@@ -23,12 +23,12 @@ _KINDS = (
     'a checkpoint without an ending such as .index, the model_dir of a run, a SavedModel (a numbered folder in an '
     'export_dir), or an .npz file'
 )
-# For those who begin a run; the command itself names all kinds that it reads.
+# For users who begin a run; the command itself lists all kinds of files that it reads.
 _IMPORT = '; inception-v3 weights import FILE MODEL_DIR makes one of a file of Keras or PyTorch'
-# The description of the objects whose variables a checkpoint of TensorFlow 2 has, as of Keras.
+# The variable of TensorFlow 2's checkpoints, such as those of Keras, that describes the objects with the variables.
 OBJECT_GRAPH = '_CHECKPOINTABLE_OBJECT_GRAPH'
-# The memory that a file may need: so many bytes, or so many times the bytes of the file. Only compression needs more
-# than once.
+# The memory that a file may need: this many bytes, or this many times the file's size. Only compressed files need more
+# than their size.
 _SMALL, _TIMES = 1 << 28, 16
 # Arrays in an archive; the largest network has 1,600 variables with its averages and slots.
 _MOST_MEMBERS = 10_000
@@ -41,8 +41,8 @@ class WeightsError(CheckpointError):
 class Source(NamedTuple):
     """Weights to begin from, of the kind 'checkpoint', 'SavedModel' or 'npz', with their SHA-256 digest.
 
-    The values are all variables by name, those of optimizers and averages included. The configuration is that of the
-    run that wrote a checkpoint, if it is beside it.
+    The values are all variables by name, including optimizers and averages. The configuration is that of the run that
+    wrote the checkpoint, if it lies beside it.
     """
 
     path: str
@@ -68,7 +68,7 @@ class Source(NamedTuple):
 
 
 def named_by(path: str) -> str:
-    """The checkpoint, model_dir or SavedModel that the path of one of its files means; other paths stay as they are."""
+    """The checkpoint, model_dir or SavedModel to which a file belongs; other paths are returned unchanged."""
     folder, name = os.path.split(path)
     checkpoint = re.sub(r'\.(index|meta|data-\d{5}-of-\d{5})$', '', path)
     if checkpoint != path and model_dir.is_complete(checkpoint):
@@ -83,10 +83,10 @@ def named_by(path: str) -> str:
 def read(path: str, named: str = '') -> Source:
     """Reads all weights of a source, local or remote. Messages of errors begin with `named`, or with the flag.
 
-    The source may be named by one of its files, as `named_by` has it.
+    The path may be that of one of the source's files: see `named_by`.
 
     Raises:
-      WeightsError: there is nothing at the path, or it is none of the four kinds, or damaged.
+      WeightsError: nothing exists at the path, or it is not of the four kinds, or it is damaged.
       CheckpointError: the newest checkpoint of a model_dir is incomplete.
       RemoteError: access is denied, or the store cannot be reached.
     """
@@ -126,7 +126,7 @@ def _variables(checkpoint: str, flag: str, kinds: str) -> Dict[str, np.ndarray]:
 
 
 def content_of(path: str, flag: str, at_most: int = inputs.WEIGHTS_BYTES) -> bytes:
-    """The content of a file of at most so many bytes. Raises WeightsError if there is none."""
+    """The content of a file of at most `at_most` bytes. Raises WeightsError if there is no such file."""
     content = None if tf.io.gfile.isdir(path) else remote.read(path, at_most)
     if content is None:
         raise WeightsError(f'{flag}: no such file.')
@@ -135,7 +135,7 @@ def content_of(path: str, flag: str, at_most: int = inputs.WEIGHTS_BYTES) -> byt
 
 @contextlib.contextmanager
 def damage_explained(flag: str, kind: str, advice: str = '') -> Iterator[None]:
-    """Turns the errors of libraries about a damaged file, which are many, into one message, with advice at its end."""
+    """Turns the many errors of libraries about a damaged file into one message, which ends with the advice."""
     try:
         yield
     except CommandError:
@@ -153,14 +153,14 @@ def check_memory(needed: int, size: int) -> None:
 
 def check_members(end: bytes) -> None:
     """Raises ValueError if a ZIP archive with this end has many members, which take seconds to list."""
-    # Their number is in the last record (APPNOTE 4.3.16).
+    # The number of members is in the last record (APPNOTE 4.3.16).
     count = int.from_bytes(end[end.rfind(b'PK\5\6') :][10:12], 'little')
     if count > _MOST_MEMBERS:
         raise ValueError(f'it holds {count:,} arrays; weights are at most {_MOST_MEMBERS:,}')
 
 
 def archive_of(content: bytes) -> zipfile.ZipFile:
-    """Opens a ZIP archive of arrays; ValueError if it has far more than a network, in numbers or in inflated bytes."""
+    """Opens a ZIP archive of arrays. Raises ValueError for far more members or inflated bytes than a network needs."""
     check_members(content)
     archive = zipfile.ZipFile(io.BytesIO(content))
     check_memory(sum(info.file_size for info in archive.infolist()), len(content))
@@ -168,7 +168,7 @@ def archive_of(content: bytes) -> zipfile.ZipFile:
 
 
 def member(archive: zipfile.ZipFile, name: str) -> bytes:
-    """The content of a member of an archive; no more is inflated than the archive says."""
+    """The content of a member of an archive; inflates at most the size that the archive states."""
     info = archive.getinfo(name)
     if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         raise ValueError(f'{name} is compressed by another method than deflate')
@@ -177,7 +177,7 @@ def member(archive: zipfile.ZipFile, name: str) -> bytes:
 
 
 def arrays(path: str, flag: str, is_wanted: Callable[[str], bool] = bool) -> Dict[str, np.ndarray]:
-    """Reads those arrays of an .npz file whose names are wanted. The flag, with its value, begins messages.
+    """Reads the arrays of an .npz file whose names are wanted. Messages begin with the flag and its value.
 
     Raises WeightsError if there is no such file, if it is not a NumPy file of arrays, or if it is damaged.
     """

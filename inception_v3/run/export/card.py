@@ -16,9 +16,9 @@ from inception_v3.run.trained_data import TrainedData
 CARD_FILE, LABELS_FILE = 'README.md', 'labels.txt'
 # The 97.5 % quantile of the normal distribution, for intervals of 95 %.
 _QUANTILE = 1.959964
-# Settings of a run that say nothing about the model.
+# Settings of a run that do not concern the model.
 _NOT_SHOWN = OF_PLACE | {'mode', 'use_tpu', 'accelerator', 'layout', 'intra_op_threads'}
-# Settings that name a file or a folder, whose place is left out.
+# Settings that name a file or a folder; the card leaves out its location.
 _PATHS = ('init_from', 'class_weights')
 _LIMITS = (
     'The accuracy holds for images like those of the data set, prepared as described.',
@@ -38,7 +38,7 @@ def wilson_interval(right: int, images: int) -> Tuple[float, float]:
 
 
 def interval(right: int, images: int) -> str:
-    """The accuracy of a number of right answers, with its interval, as text."""
+    """The accuracy for a number of correct answers, with its interval, as text."""
     low, high = wilson_interval(right, images)
     return f'top-1 {right / images:.2%} of {images:,} validation images, 95 % interval {low:.2%} to {high:.2%}'
 

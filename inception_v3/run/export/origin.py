@@ -20,7 +20,7 @@ EXTRA = 'assets.extra'
 _FILE = os.path.join(EXTRA, 'origin.json')
 # The settings that an exported graph depends on, besides its weights.
 SETTINGS = (*OF_MODEL, 'zero_init_last_scale', 'auxiliary_head', 'batch_norm')
-# The setting of SavedModels that turn images upright and lay transparent ones on white, as earlier ones do not.
+# The setting of SavedModels that turn images upright and lay transparent ones on white; earlier ones do not.
 _AS_VIEWED = 'images_as_viewed'
 _LONGEST_REASON = 200
 
@@ -29,8 +29,8 @@ class Origin(NamedTuple):
     """The origin of a model: the absolute path of the run's folder, the checkpoint's step, 'average' or 'raw' weights.
 
     The digest is the SHA-256 of the checkpoint's index, which has a checksum of each variable. The settings are those
-    that a SavedModel depends on, its class names, and whether it shows images as viewers do. Without an evaluation of
-    this checkpoint, accuracy and number of validation images are None.
+    that affect a SavedModel, its class names, and whether it prepares images as viewers show them. Accuracy and number
+    of validation images are None if this checkpoint was not evaluated.
     """
 
     model_dir: str
@@ -55,15 +55,15 @@ class Origin(NamedTuple):
 
     @property
     def identity(self) -> Any:
-        """SavedModels of equal identities are equal."""
+        """SavedModels with equal identities are equal."""
         return self.digest, self.weights, self.settings
 
 
 def origin_of(config: Config, checkpoint: str, class_names: Sequence[str] = ()) -> Origin:
-    """The origin of a checkpoint, whose SavedModel has these names of classes; `config` is that of its run."""
+    """The origin of a checkpoint whose SavedModel has these class names; `config` is the run's configuration."""
     model_dir, step, weights = str(config.model_dir), step_of(checkpoint), config.evaluated_weights
     digest = digest_of_index(checkpoint)
-    # The folder `best` has the evaluation beside its checkpoint.
+    # In the folder `best`, the evaluation is beside the checkpoint.
     beside = evaluations_in(os.path.join(os.path.dirname(checkpoint), EVALUATION_FILE))
     evaluations = [*beside, *read_evaluations(model_dir)]
     of_step = [e for e in reversed(evaluations) if (e.step, e.weights, e.changed) == (step, weights, ())]
@@ -93,13 +93,13 @@ def write(saved_model: str, origin: Origin) -> None:
 def read(saved_model: str) -> Optional[Origin]:
     """The origin of a SavedModel; None if it has none, because an earlier version of this program exported it.
 
-    An origin that is damaged, or was changed by hand, is logged, and is none.
+    If the origin is damaged or was changed by hand, this is logged, and None is returned.
     """
     path = os.path.join(saved_model, _FILE)
     text = text_of(path)
     try:
         origin = from_json(text, lambda values: record(Origin, unsealed(values)[0]))
-        # Earlier versions, which did not have a setting, exported as its default does.
+        # Earlier versions without a setting exported as its default does.
         origin.settings.update({name: getattr(Config, name) for name in SETTINGS if name not in origin.settings})
         # A damaged file may have other types.
         str(origin)

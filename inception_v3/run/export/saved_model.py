@@ -15,7 +15,7 @@ from inception_v3.run.export import card, origin
 from inception_v3.run.trained_data import TrainedData
 from preprocessing.viewing import resize_as_viewed
 
-# For readers of model cards.
+# A description for the model card.
 INPUT_FILES = (
     f'its signature `{EXPORT_SIGNATURE}` takes JPEG, PNG and one-frame GIF files; it turns JPEG files by their EXIF '
     'orientation, lays images on white where they are transparent, and prepares them'
@@ -38,12 +38,12 @@ def _receive_image_bytes(config: Config) -> tf.estimator.export.TensorServingInp
 def export_saved_model(
     estimator: tf.estimator.tpu.TPUEstimator, config: Config, checkpoint: str, learned: TrainedData
 ) -> str:
-    """Exports a checkpoint with the weights that are evaluated: the averaged ones with `moving_average`.
+    """Exports a checkpoint with the weights that are evaluated: their averages with `moving_average`.
 
     The estimator has the names of the classes that the checkpoint has learned.
 
-    A SavedModel carries its origin, the names of its classes and a model card, in `assets.extra`. If `export_dir` has
-    one of the same checkpoint and settings, it is not made again.
+    A SavedModel carries its origin, the names of its classes and a model card, in `assets.extra`. If `export_dir`
+    already has a SavedModel of the same checkpoint and settings, no other is made.
 
     The signature `image_bytes` takes `image_bytes`, a batch of JPEG, PNG or one-frame GIF files (string [batch]), as
     viewers show them. It returns `classes` (int64 [batch]), `probabilities` (float32 [batch, num_classes]) and, if the
@@ -87,6 +87,6 @@ def remove_unfinished_exports(config: Config) -> None:
 
 
 def _unfinished_name(config: Config) -> str:
-    """The beginning of the names of a run's exports until they are complete; other runs may share `export_dir`."""
+    """The prefix of a run's unfinished exports; other runs may share `export_dir`."""
     run = hashlib.sha256(origin.absolute(str(config.model_dir)).encode()).hexdigest()[:12]
     return f'.unfinished-{run}'

@@ -18,8 +18,8 @@ from preprocessing.decoding import Crop, decode_image
 
 # The longer side of a picture of a whole image, in pixels; larger images are reduced to this.
 LARGEST_SIDE = 1024
-# The outline of the crop: its width as a fraction of the longer side, and its colour, an orange that colour-blind
-# people see too.
+# The outline of the crop: its width as a fraction of the longer side, and its colour, an orange that is also visible to
+# colour-blind people.
 OUTLINE_WIDTH = 0.008
 OUTLINE_COLOR = (230, 159, 0)
 # Characters of a class's name in a tag: ImageNet's names are lists of synonyms.
@@ -75,7 +75,7 @@ class _Sample(NamedTuple):
 def _samples(is_training: bool, config: Config, preprocessing: RecordPreprocessing) -> tf.data.Dataset:
     """The first records of the first host's pipeline, without those that may be skipped.
 
-    With a seed these are the images of the step in the graph's global step, with the same distortions.
+    With a seed, these are the images of the step given by the graph's global step, with the same distortions.
     """
     # Without max_bad_records, records come in the same order, but not in the groups that the run tries together.
     pipeline = InputPipeline(is_training, dataclasses.replace(config, max_bad_records=0))

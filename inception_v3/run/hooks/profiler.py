@@ -30,7 +30,7 @@ _HOST = '/host:CPU'
 # The port of a TPU worker's profiler, beside that of its sessions:
 # https://www.tensorflow.org/api_docs/python/tf/profiler/experimental/client/trace
 _SESSIONS_PORT, _PROFILER_PORT = ':8470', ':8466'
-# Milliseconds to trace a TPU for, as long as no step has been timed.
+# Milliseconds to trace a TPU if no step has been timed yet.
 _UNTIMED_TRACE = 2000
 # Seconds to wait for the trace of a TPU's workers after its steps.
 _PATIENCE = 60
@@ -100,7 +100,7 @@ def _events_of_trace(content: bytes) -> Iterator[Event]:
     for event in trace.trace_events:
         device = trace.devices[event.device_id]
         thread = f'{device.resources[event.resource_id].name}/{event.resource_id}'
-        # The name itself is the type of an operation alone.
+        # The name itself is only the type of an operation.
         name = event.args.get('long name', event.name)
         yield _event(device.name, thread, name, event.timestamp_ps / 1e9, event.duration_ps)
 
@@ -134,7 +134,7 @@ class ProfiledSteps(Watcher):
         self._workers = workers
         self._has_ended = False
         self._cpu = 0.0
-        # The session calls before the profile, and those of the profile, which begin with its start.
+        # The session calls before the profile, and those in the profile, the first of which marks its start.
         self._before: List[Step] = []
         self._calls: List[Step] = []
         self._tracing: Optional[threading.Thread] = None
@@ -163,7 +163,8 @@ class ProfiledSteps(Watcher):
     def session_ended(self) -> None:
         """Writes a profile of the steps that were done, if training ends before the last step.
 
-        If none was done, because an evaluation comes before the first, the next session starts the profile again.
+        If no step was done, because an evaluation comes before the first one, the next session starts the profile
+        again.
         """
         if self._calls:
             self._end(writes=len(self._calls) > 1)
@@ -252,7 +253,7 @@ class ProfiledSteps(Watcher):
         try:
             yield
         except Exception as error:
-            # The error of 1.15 for a second profile has no class in 2.15.
+            # 2.15 lacks the class of 1.15's error for a second profile.
             is_running = 'ProfilerAlreadyRunning' in type(error).__name__
             if not is_running and not isinstance(error, (tf.errors.OpError, RuntimeError)):
                 raise

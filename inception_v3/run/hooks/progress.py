@@ -18,11 +18,11 @@ _NEWEST = 0.05
 
 
 class StepLines:
-    """Logs the lines of `--log_steps`: one at the first session call that reaches a multiple, and one for each epoch.
+    """Logs the lines of `--log_steps`: one at each session call that reaches a multiple, and one for each epoch.
 
-    The lines are those of the published streaming example, each with this program's words after a bar; docs/outputs.md
-    compares them. A session call is one step on a CPU, and one loop of `--iterations` steps on a TPU. Both rates are
-    those of a core or of another replica:
+    The lines are those of the published streaming example, each followed by a bar and this program's own text;
+    docs/outputs.md compares them. A session call is one step on a CPU, and one loop of `--iterations` steps on a TPU.
+    Both rates are per core, or per replica:
 
     - Rate is smoothed: the latest call has a weight of 1/20. It starts again with each cycle of training; the first
       call of a cycle does not count, and its line repeats GlobalRate.
@@ -45,7 +45,7 @@ class StepLines:
         self._time = now
 
     def visit(self, done: Step, rate: Optional[float], rest: str) -> None:
-        """Logs a session call: `rate` is that of all cores, and `rest` has it with the time left."""
+        """Logs a session call: `rate` is for all cores, and `rest` is a text with it and the time left."""
         config, replicas, before = self._config, self._config.replicas, self._step
         # The step decreases if the session was lost and restored from a checkpoint.
         self._images += max(0, done.step - before) * config.train_batch_size
@@ -76,7 +76,7 @@ class StepLines:
 
 
 class TrainingProgress(Watcher):
-    """Shows step, loss, images/s and the time left, or the lines of `--log_steps` in place of them, in all cycles.
+    """Shows step, loss, images/s and the time left, or instead the lines of `--log_steps`, in all cycles.
 
     Without a terminal, each cycle logs at least two such lines: the first one with the time left, and the last one. The
     first step of a cycle does not count: it builds the graph's kernels and fills the input pipeline.
@@ -136,7 +136,7 @@ class TrainingProgress(Watcher):
 
 
 class EvaluationProgress(tf.estimator.SessionRunHook):
-    """Shows the number of evaluated batches, of as many as are expected."""
+    """Shows the number of evaluated batches, and of the expected ones."""
 
     def __init__(self, screen: Screen, batches: int):
         self._screen = screen

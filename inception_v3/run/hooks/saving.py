@@ -26,8 +26,8 @@ class CheckpointHook(tf.estimator.CheckpointSaverHook):
     """Saves checkpoints, and lists each only after reading it back, so that a kill leaves an intact newest checkpoint.
 
     Unlike TensorFlow's own hook, it does not save a restored checkpoint again. TensorFlow empties the index of that
-    checkpoint before rewriting it, and a kill in between would lose the checkpoint. With 0 seconds, it saves at the
-    beginning and at the end of training alone. `written` is called before each checkpoint is listed.
+    checkpoint before rewriting it, and a kill in between would lose the checkpoint. With 0 seconds, it saves only at
+    the beginning and at the end of training. `written` is called before each checkpoint is listed.
     """
 
     def __init__(self, model_dir: str, save_secs: int, steps_per_run: int, written: Callable[[], None] = lambda: None):
@@ -50,7 +50,7 @@ class CheckpointHook(tf.estimator.CheckpointSaverHook):
         """Saves a checkpoint; returns False, because saving does not end training."""
         saver, path = self._get_saver(), self._save_path
         try:
-            # The graph of several replicas fits no other number of them, and takes seconds to write.
+            # The graph of several replicas fits only this number of replicas, and takes seconds to write.
             options = {'write_state': False, 'write_meta_graph': not replicas.are_several()}
             write = functools.partial(saver.save, session, path, global_step=step, **options)
             checkpoints.save(self._model_dir, step, write, self._written)

@@ -1,11 +1,11 @@
-"""Ends of a run before its last step: signals, and sessions that are interrupted again and again.
+"""Ends a run before its last step: after signals, or if sessions are interrupted repeatedly.
 
 Ctrl-C, and SIGTERM, which processes receive before their machine is preempted: during training, the current step is
 finished (on a TPU, the loop of `--iterations` steps) and its checkpoint saved. At any other time the process ends at
 once: the last checkpoint has everything needed to resume.
 
-When a worker is lost, such as a preempted TPU, TensorFlow starts a new session from the last checkpoint. It treats a
-file server that stays down as a lost worker, too. Then it recovers endlessly, without a message.
+When a worker is lost, such as a preempted TPU, TensorFlow starts a new session from the last checkpoint. It also treats
+a file server that stays down as a lost worker; then it recovers forever, without a message.
 """
 
 import contextlib
@@ -23,7 +23,8 @@ from compat.errors import CommandError, InterruptedByUserError, RetryableError, 
 from compat.log import logger
 
 # The name of a signal, its error, and the seconds in which a second one counts as the same request: a script may
-# forward a signal that its whole process group has received. A person presses Ctrl-C again to end the run at once.
+# forward a signal that its whole process group has received. A user who presses Ctrl-C again wants to end the run at
+# once.
 _SIGNALS: Dict[int, Tuple[str, Type[CommandError], float]] = {
     signal.SIGTERM: ('SIGTERM', TerminatedError, 5.0),
     signal.SIGINT: ('Ctrl-C', InterruptedByUserError, 0.3),
@@ -35,7 +36,7 @@ _SESSIONS_PER_STEP = 3
 
 
 class Termination(tf.estimator.SessionRunHook):
-    """Handles SIGTERM and Ctrl-C on a thread of its own, while the context is open.
+    """Handles SIGTERM and Ctrl-C on a separate thread while the context is open.
 
     As a hook, it ends training after the step in which a signal came.
 
@@ -44,8 +45,8 @@ class Termination(tf.estimator.SessionRunHook):
 
     `end_at_once` ends the process because of an error. It is called, after `tell` with the error and `release`, if
     there are no steps to lose, or if another signal comes: a SIGTERM more than 5 seconds after the first signal, or a
-    second Ctrl-C. `request` is the signal that came while there were steps to lose. `agree` is given it after each
-    step, and returns the signal, of any worker of the run, after which all end.
+    second Ctrl-C. `request` is the signal that came while there were steps to lose. After each step, `agree` receives
+    it, and returns the signal of any worker of the run, after which all workers end.
     """
 
     def __init__(self, end_at_once: Callable[[CommandError], None]):
@@ -115,12 +116,12 @@ class Termination(tf.estimator.SessionRunHook):
             self._has_steps_to_lose = there_are
 
     def after_create_session(self, session: tf.Session, coord: Any) -> None:
-        """Has steps to lose from now on."""
+        """From now on, there are steps to lose."""
         self.steps_to_lose(True)
 
     def after_run(self, run_context: Any, run_values: Any) -> None:
         """Ends training after a signal."""
-        # A signal may come between the agreement and this line: only what all agree on ends this step.
+        # A signal may come between the agreement and this line: only the agreed signal ends training after this step.
         agreed = self.agree(self.request)
         if agreed:
             self.request = agreed
@@ -144,9 +145,9 @@ def without_recovery() -> Iterator[None]:
 
 
 class RecoveryLimitHook(tf.estimator.SessionRunHook):
-    """Stops a run whose sessions are interrupted again and again before the next checkpoint.
+    """Stops a run whose sessions are repeatedly interrupted before the next checkpoint.
 
-    Before, it calls `check`, which raises an error if the run's files cannot be read or written.
+    It first calls `check`, which raises an error if the run's files cannot be read or written.
     """
 
     def __init__(self, check: Callable[[], None]):

@@ -81,7 +81,8 @@ class TrainingSummaries(Watcher):
     def step_done(self, session: tf.Session, done: Step) -> None:
         """Writes a point, if one is due."""
         config, step = self._config, done.step - 1
-        # Like the host call: at multiples of save_summary_steps, or at the end of the loop that contains one.
+        # As in the host call: a point at each multiple of save_summary_steps, or at the end of the loop that contains
+        # one.
         is_due = step // config.save_summary_steps > self._last_step // config.save_summary_steps
         self._last_step = step
         if is_due:

@@ -1,4 +1,4 @@
-"""Watchers of training: after each step, all get one reading of step, loss and time, in their order."""
+"""Watchers of training: after each step, all receive one reading of step, loss and time, in order."""
 
 import math
 import time
@@ -21,7 +21,7 @@ LOSS_LIMIT = 1e4
 class Step(NamedTuple):
     """The state of training after a session call: one step, or on a TPU one loop of `--iterations` steps.
 
-    It has the number of steps done, the loss of the last one in nats (on a TPU, that of the first core), and the time
+    It has the number of steps done, the loss of the last step in nats (on a TPU, the first core's loss), and the time
     of the reading, `time.monotonic()` in seconds.
     """
 
@@ -86,7 +86,7 @@ class StartRecorder(Watcher):
     """Records the start of training and the configuration in model_dir, once for all cycles of a command.
 
     The start is recorded when the training graph is built: a command that fails earlier leaves `starts.jsonl` as it is.
-    `config.json` has the settings of the newest checkpoint: a command that saves none leaves it as it is.
+    `config.json` has the settings of the newest checkpoint: a command that saves no checkpoint leaves it as it is.
 
     Attributes:
       weights: the origin of the weights that the run begins from, if there are any.
@@ -124,7 +124,7 @@ class FirstStepsRecorder(Watcher):
         self._variables = {variable.op.name: replicas.copies(variable)[0] for variable in tf.global_variables()}
 
     def session_began(self, session: tf.Session, begin: int, now: float) -> None:
-        """Records if the session begins at step 0, or where the recorded steps end."""
+        """Records from now on if the session begins at step 0, or where the recorded steps end."""
         if begin == 0:
             self._steps = []
         last = self._steps[-1].step if self._steps else 0
@@ -134,7 +134,7 @@ class FirstStepsRecorder(Watcher):
         """Records the step, until there are `FIRST_STEPS`."""
         if not self._is_recording:
             return
-        # In a call of its own: variables fetched with the step might be read before their update.
+        # In a separate call: variables fetched with the step might be read before their update.
         digest = digest_of_values(session.run(self._variables))
         self._steps.append(FirstStep(done.step, done.loss, digest))
         write_first_steps(self._model_dir, self._steps)
