@@ -192,21 +192,22 @@ def environment(runs: Sequence[Run]) -> Table:
 HOW_TO_READ = (
     'Bold lines are means over the runs of a case; bands show one sample standard deviation on either side; thin '
     'lines are single runs. Means in the table are over the runs that have evaluated the last step of training.',
-    f'The loss is the training loss, including weight decay, in at most {LOSS_POINTS} points a run, each the mean of '
-    'the summaries in a span of steps. Images/s are the median over the training summaries of a run.',
-    f"Means and differences have a 95 % interval of Student's t from {FEWEST_RUNS} runs on: of the differences by seed "
-    "if both cases have the same seeds, otherwise Welch's. Accuracies near 100 % are skewed: the interval of a mean, "
-    'on the scale of the square roots of the errors, then contains the true value in about 94 % of all studies.',
-    'Two cases are not told apart where the interval of their difference contains zero, which does not mean that they '
-    'are equal. Among many intervals, some exclude zero by chance. Detectable is the smallest difference that '
-    f'{statistics.POWER:.0%} of such studies would tell apart; `sweep --detect` counts the seeds that a smaller one '
-    'needs.',
-    "The accuracy of a single run has Wilson's interval, of its images alone: another seed may differ by more. Two "
-    "single runs with evaluation reports of the same images are compared by these images: McNemar's exact test says "
+    f'The loss is the training loss, including weight decay, at up to {LOSS_POINTS} points per run, each the mean of '
+    'the summaries in a span of steps. Images/s is the median over the training summaries of a run.',
+    f"Means and differences have a 95 % interval of Student's t from {FEWEST_RUNS} runs on. A difference's interval is "
+    "from the differences by seed if both cases have the same seeds, otherwise Welch's. Accuracies near 100 % are "
+    'skewed: the interval of a mean, on the scale of the square roots of the errors, then contains the true value in '
+    'about 94 % of all studies.',
+    'Two cases are not told apart if the interval of their difference contains zero; this does not mean that they are '
+    'equal. Among many intervals, some exclude zero by chance. Detectable is the smallest difference that '
+    f'{statistics.POWER:.0%} of such studies would detect; `sweep --detect` computes the number of seeds that a '
+    'smaller one needs.',
+    "The accuracy of a single run has Wilson's interval, for its images alone: another seed may differ by more. Two "
+    "single runs with evaluation reports on the same images are compared on these images: McNemar's exact test shows "
     'whether these two checkpoints differ, not whether other seeds would.',
     'Accuracies of runs also differ because they are measured on few images, on which runs make independent errors '
-    '(Jordan, 2024, arXiv 2304.01910): by the deviation of the images alone if all images are equally hard, by less if '
-    'some are harder.',
+    '(Jordan, 2024, arXiv 2304.01910): by the deviation due to the images alone if all images are equally hard, by '
+    'less if some are harder.',
     'The interquartile mean is the mean of the middle half of the runs of a case. The probability that one case is '
     'better counts pairs of their runs; a tie counts half. Both are defined by Agarwal et al. (2021).',
 )
