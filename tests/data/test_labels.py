@@ -16,7 +16,7 @@ from tests.data.written_records import fingerprint_of
 from tests.support.records import write_records
 from tests.support.tar_files import write_tar
 from tools.datasets import fingerprints, image_example
-from tools.datasets.fingerprints import fingerprint
+from tools.datasets.fingerprints import SplitFingerprint, fingerprint
 
 INFO = DatasetInfo('mine', 'here', 6, 2, 4, ['background', 'cat', 'dog', 'cup'])
 
@@ -132,3 +132,9 @@ def test_fingerprint__is_that_of_stored_images_and_labels(tmp_path: pathlib.Path
     assert fingerprints.fingerprint_of(source, INFO) == expected
     write(tmp_path, 'train', [1, 3])
     assert fingerprints.fingerprint_of(source, INFO) != expected
+    # Without validation images, there need not be files of them.
+    for path in tmp_path.glob('validation-*'):
+        path.unlink()
+    alone = fingerprint_of([Labelled(1, '', b'image 0'), Labelled(3, '', b'image 1')])
+    info = dataclasses.replace(INFO, validation_images=0)
+    assert fingerprints.fingerprint_of(source, info) == fingerprint(alone, SplitFingerprint())

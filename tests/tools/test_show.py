@@ -90,22 +90,39 @@ def test_show__names_files_and_refuses_bad_ones(
     monkeypatch.setattr('tools.photo_pictures.DRAWS', 2)
     monkeypatch.setattr('tools.photo_pictures._DPI', 20)
     monkeypatch.setattr('tools.photo_pictures.Preprocessor', lambda size, seed: preprocessor)
+    figure, titles = photo_pictures._figure, []
+
+    def figure_of(panels: Any, title: str) -> Any:
+        titles.append(title)
+        return figure(panels, title)
+
+    monkeypatch.setattr(photo_pictures, '_figure', figure_of)
     jpeg = saved(PHOTO, 'JPEG')
-    for name, content in (('a/cat.jpg', jpeg), ('b/cat.jpg', jpeg), ('cut.jpg', jpeg[:-400]), ('no.jpg', b'text')):
+    for name, content in (
+        ('a/my.cat.jpg', jpeg),
+        ('b/my.cat.jpg', jpeg),
+        ('cut.jpg', jpeg[:-400]),
+        ('no.jpg', b'text'),
+    ):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(content)
-    names = [tmp_path / name for name in ('a/cat.jpg', 'cut.jpg', 'b/cat.jpg', 'no.jpg', 'none.jpg', 'a', 'cut.jpg')]
+    names = [
+        tmp_path / name for name in ('a/my.cat.jpg', 'cut.jpg', 'b/my.cat.jpg', 'no.jpg', 'none.jpg', 'a', 'cut.jpg')
+    ]
     done = run(main, *names, '--size=32', f'--out={tmp_path / "out"}')
     written = [path.name for path in (tmp_path / 'out').iterdir()]
-    assert done.returncode == 2 and sorted(written) == ['cat_draws.png', 'cat_preprocessed.png']
+    assert done.returncode == 2 and sorted(written) == ['my.cat_draws.png', 'my.cat_preprocessed.png']
+    assert titles == ['my.cat.jpg, 96 x 64 pixels', 'my.cat.jpg: 2 training images, drawn at random']
     lines = done.stderr[done.stderr.index('error: ') :].splitlines()
-    expected = [('cut', 'is damaged'), ('b/cat', 'has the name of'), ('no', 'is not a'), ('none', 'No such')]
+    expected = [('cut', 'is damaged'), ('b/my.cat', 'has the name of'), ('no', 'is not a'), ('none', 'No such')]
     for line, (name, words) in zip(lines, [*expected, ('a', 'is a folder')]):
         assert f'{name}' in line and words in line
     assert len(lines) == 7 and 'Traceback' not in done.stderr
     # A picture would replace a given photograph.
-    given = [tmp_path / 'a' / 'cat.jpg', tmp_path / 'a' / 'cat_draws.png']
+    given = [tmp_path / 'a' / 'my.cat.jpg', tmp_path / 'a' / 'my.cat_draws.png']
     given[1].write_bytes(jpeg)
     done = run(main, *given, '--size=32', f'--out={tmp_path / "a"}')
     assert done.returncode == 2 and 'its pictures would replace a given photograph' in done.stderr
     assert given[1].read_bytes() == jpeg
+    done = run(main, given[0], '--size=32', f'--out={given[0]}')
+    assert done.returncode == 2 and f'--out={given[0]}: cannot be written: ' in done.stderr

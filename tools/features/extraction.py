@@ -133,7 +133,7 @@ def of_run(path: str, layer: str) -> Extractor:
     the run cannot be used, and CommandError if the network has no such layer.
     """
     if is_complete(path):
-        model = trained_model.find(os.path.dirname(path) or '.', os.path.basename(path))
+        model = trained_model.find(os.path.dirname(path), os.path.basename(path))
     else:
         model = trained_model.find(path)
     config, checkpoint = model.config, model.checkpoint

@@ -128,17 +128,22 @@ def test_some_digits__are_the_first_of_the_whole_data_set(
     assert len(records.find_shards(str(tmp_path / 'some'), records.TRAIN)) == 4
 
 
-def test_command__makes_some_digits_rare(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_command_and_preset__make_digits_and_say_so(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, caplog: Any
+) -> None:
     build, given = digits.build, []
 
-    def build_few(data_dir: str, **settings: Any) -> Any:
+    def build_few(data_dir: str, *unused: Any, **settings: Any) -> Any:
         given.append(settings)
         return build(data_dir, (7, 3), 2)
 
     monkeypatch.setattr(digits, 'build', build_few)
+    for _ in range(2):
+        digits.make(f'{tmp_path}/preset')
+    assert caplog.messages == [f'wrote 4 training and 73 validation images to {tmp_path}/preset']
     done = run(digits.main, tmp_path / 'out', '--rare=7,8')
     assert done.stdout == f'4 training and 73 validation images of 2 classes in {tmp_path}/out\n', done.stderr
-    assert [[*settings['rare']] for settings in given] == [[7, 8]]
+    assert given == [{}, {'rare': [7, 8]}]
 
 
 def test_folders_with_content__stay_as_they_are(tmp_path: pathlib.Path) -> None:

@@ -184,11 +184,23 @@ def test_unreadable_images__are_refused_by_name_or_skipped(folder: pathlib.Path)
     assert sum(len(stored(data_dir, split)) for split in SPLITS) == 48
 
 
+def test_list_of_refused_files__is_beside_a_folder_that_is_not_made_yet(tmp_path: pathlib.Path) -> None:
+    conversion._write_refused(f'{tmp_path}/new/records.refused.tsv', [('a\n.jpg', 'is empty')])
+    assert (tmp_path / 'new' / 'records.refused.tsv').read_text() == 'path\treason\na\\n.jpg\tis empty\n'
+    (tmp_path / 'file').touch()
+    with pytest.raises(records.DataError, match=r'file/records\.refused\.tsv: cannot be written: '):
+        conversion._write_refused(f'{tmp_path}/file/records.refused.tsv', [('a.jpg', 'is empty')])
+
+
 def test_class_of_which_most_images_are_unreadable__is_refused(folder: pathlib.Path) -> None:
     save(folder / 'raw' / '0.png', 'cat', 0)
     (folder / 'raw' / '1.jpg').touch()
     # Half of the images may be.
-    data_dir, _ = import_folder(folder, skip_unreadable=True)
+    for number in range(5):
+        save(folder / 'dark' / f'{number}.png', 'coffee', 0)
+    data_dir, said = import_folder(folder, skip_unreadable=True)
+    # Copies stay together.
+    assert 'note: classes without validation images: 2: dark, raw' in said
     shutil.rmtree(data_dir)
     (folder / 'raw' / '2.jpg').touch()
     assert f'cannot be used: raw (2 of 3, as {folder}/raw/1.jpg). ' in refusal(folder, skip_unreadable=True)
@@ -221,18 +233,29 @@ def test_missing_images__are_refused(folder: pathlib.Path, tmp_path: pathlib.Pat
     assert 'records: exists already. Name a new folder.' in refusal(folder)
 
 
-def test_files_that_change_during_the_conversion_are_refused(folder: pathlib.Path, monkeypatch: Any) -> None:
-    path = str(folder / 'cat' / 'cat 0.jpg')
+@pytest.mark.parametrize(
+    ('is_removed', 'said'),
+    [
+        (False, 'was changed during the conversion. Run the same command again.'),
+        (True, 'cannot be read: No such file or directory; it was changed during the conversion.'),
+    ],
+)
+def test_files_that_change_during_the_conversion_are_refused(
+    is_removed: bool, said: str, folder: pathlib.Path, monkeypatch: Any
+) -> None:
+    path = folder / 'cat' / 'cat 0.jpg'
     accepted = conversion._accepted
 
     def change(*arguments: Any) -> Any:
         found = accepted(*arguments)
-        with open(path, 'ab') as file:
-            file.write(b'more')
+        if is_removed:
+            path.unlink()
+        else:
+            path.write_bytes(path.read_bytes() + b'more')
         return found
 
     monkeypatch.setattr(conversion, '_accepted', change)
-    assert refusal(folder) == f'{path} was changed during the conversion. Run the same command again.'
+    assert refusal(folder) == f'{path} {said}'
 
 
 @pytest.mark.parametrize('refused', ['cat/deeper', ''])

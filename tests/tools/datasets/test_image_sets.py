@@ -110,6 +110,10 @@ def test_a_validation_folder_inside_is_not_trained_on(tmp_path: pathlib.Path) ->
         ['cat: cat/1.jpg', 'dog: dog/2.jpg'],
         ['cat: holdout/cat/holdout.jpg', 'dog: holdout/dog/holdout.jpg'],
     ]
+    # Another folder's classes may have subfolders alone, too.
+    other = plant(tmp_path / 'other', in_classes('cat', 'dog'))
+    _, validation = image_sets.find(f'{folder}/holdout', other, no_splits=True).splits
+    assert [image.class_name for image in validation] == ['cat', 'cat', 'dog', 'dog']
 
 
 def test_two_unicode_forms_of_a_name_are_one_class(tmp_path: pathlib.Path) -> None:
@@ -377,6 +381,19 @@ def test_labels_that_are_unusual_are_remarked_on(flat: pathlib.Path) -> None:
         'labels of several classes, each of which is a class of its own: rust scab'
     ]
     assert remarks('golden retriever', 'pug', 'rust scab', 'pug') == []
+
+
+@pytest.mark.parametrize(
+    ('text', 'rows'),
+    [
+        # Blanks part columns where all rows have as many, and else belong to names.
+        ('a  x\n\nb y\n', [(1, ['a', 'x']), (3, ['b', 'y'])]),
+        ('my  cat.jpg\nb.jpg\n', [(1, ['my cat.jpg']), (2, ['b.jpg'])]),
+        ('a;"x\ny"\nb,c; z\n', [(2, ['a', 'x\ny']), (3, ['b,c', 'z'])]),
+    ],
+)
+def test_rows_in__finds_the_delimiter(text: str, rows: Any) -> None:
+    assert tables.rows_in(text) == rows
 
 
 OTHER_SPLITS = (

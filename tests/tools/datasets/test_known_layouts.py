@@ -208,6 +208,16 @@ def test_parts_of_data_sets_are_refused(files: Files, signs: str, ways: List[str
             id='Flowers-102',
         ),
         pytest.param(
+            of('img/{n}.jpg', texts=[('all.csv', table('{n},{label}\n', 'file,label\n'))]),
+            ['all training images are of one class, img. ', 'inception-v3 from-folder {}/img DATA_DIR --labels={}/all'],
+            id='one folder beside its table',
+        ),
+        pytest.param(
+            of('train/{n}.jpg', *in_classes('val')),
+            ['{}/train: look like splits', 'For validation, add --validation_folder={}/val. If '],
+            id='training images without classes',
+        ),
+        pytest.param(
             of('a/img/{n}.jpg', texts=[('a/attr.csv', table('{n}.jpg,{is_dog},1\n', 'image_id,Male,Young\n'))]),
             ['{}/a/img DATA_DIR --labels={}/a/attr.csv --file_column=image_id --label_column=NAME'],
             id='CelebA',
@@ -294,9 +304,9 @@ def test_classes_named_like_splits_are_read_within_splits(tmp_path: pathlib.Path
 
 
 def test_tiny_imagenet_is_read(tmp_path: pathlib.Path) -> None:
-    # With one row that is longer than the others.
+    # With one row that is longer than the others, by a cell that is a class.
     path = 'tiny/val/val_annotations.txt'
-    found = image_sets.find(plant(tmp_path, {**TINY, path: TINY[path].replace('\n', '\t9\n', 1)}))
+    found = image_sets.find(plant(tmp_path, {**TINY, path: TINY[path].replace('\n', '\tn01\n', 1)}))
     assert classes_of(found) == [{'n01': 4, 'n02': 4}, {'n01': 2, 'n02': 2}]
     assert {os.path.basename(image.path): image.class_name for image in found.splits[1]} == {
         f'val_{n:05d}.JPEG': f'n0{n % 2 + 1}' for n in range(4)
@@ -329,6 +339,9 @@ def test_lists_of_splits_are_said_to_be_unread(tmp_path: pathlib.Path) -> None:
     )
     (_, note) = image_sets.find(plant(tmp_path, files)).notes
     assert note.startswith(f'not read: {tmp_path}/food/meta/test.txt, which may say how the images are divided. ')
+    # Validation images that are named make it needless.
+    other = plant(tmp_path / 'other', of(*in_classes('.')))
+    assert not any('not read' in each for each in image_sets.find(f'{tmp_path}/food', other).notes)
 
 
 def test_a_table_of_splits_beside_classes_is_said_to_be_unread(tmp_path: pathlib.Path) -> None:

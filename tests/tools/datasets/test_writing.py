@@ -107,6 +107,11 @@ def test_conversion__may_begin_again_after_an_end_before_its_settings(
         conversion.run(str(tmp_path / 'data'), 'plan.json', {'--seed': '1'}, work, said.append)
     assert json.loads((tmp_path / 'data' / 'conversion.json').read_text()) == {'settings': {'--seed': '1'}, 'images': 8}
     assert said[1] == f'{tmp_path}/data: already finished'
+    others = (
+        r'data: was started with other settings: --seed was 1, and is 2; --new was not given, and is x\. Keep these'
+    )
+    with pytest.raises(records.DataError, match=others):
+        conversion.run(str(tmp_path / 'data'), 'plan.json', {'--seed': '2', '--new': 'x'}, work, said.append)
     monkeypatch.setattr(conversion.remote, 'names_in', lambda folder: ['mine.txt'])
     with pytest.raises(records.DataError, match='exists already'):
         conversion.run(str(tmp_path / 'other'), 'plan.json', {}, work, said.append)
@@ -194,8 +199,8 @@ def test_progress__shows_rate_and_remaining_time(is_terminal: bool, quiet: float
         move(4000)
         assert cleared == [True]
         # More than a description says.
-        move(4020)
-        assert lines[1:] == ['converting: 4,020 of 4,000, 201/s, 0:00 left']
+        move(8000)
+        assert lines[1:] == ['converting: 8,000 of 4,000, 400/s, 0:00 left']
         move = start('finding', None)
         clock[0] += 20
         move(5000)

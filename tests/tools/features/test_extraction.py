@@ -76,13 +76,17 @@ def test_endpoints__average_the_output_of_a_scope() -> None:
         images = tf.placeholder(tf.float32, [None, 4, 4, 3])
         with tf.variable_scope('Net'), tf.variable_scope('One'):
             left = layers.conv2d(images, 5, (1, 1))
+            signs = tf.cast(left, tf.int32)
             with tf.variable_scope('Inside'):
                 right = layers.conv2d(left, 2, (1, 1))
         with tf.variable_scope('Net/Logits'):
             layers.conv2d(tf.reduce_mean(tf.concat([left, right], axis=3), [1, 2], keepdims=True), 3, (1, 1))
+        # Whole numbers and weights that others read are no features.
+        tf.identity(signs)
+        tf.add_n([tf.nn.l2_loss(each) for each in tf.trainable_variables()])
         endpoints = Endpoints(graph)
         # With and without the scope of the network.
-        both, inside = endpoints.features('One'), endpoints.features('Net/One/Inside')
+        both, inside = endpoints.features('One'), endpoints.features('Net/One/Inside/')
         session.run(tf.global_variables_initializer())
         batch = np.random.RandomState(0).normal(size=[2, 4, 4, 3])
         maps, features, inner = session.run([[left, right], both, inside], {images: batch})

@@ -66,6 +66,11 @@ def test_tfrecords__are_described_with_files_classes_and_fields(data_dir: str, g
         name for name in fields if name.startswith('image/object/')
     }
     assert [name for name in fields if 'references' in fields[name]] == ['image/class/label']
+    # A split without files is left out.
+    for path in pathlib.Path(data_dir).glob('validation-*'):
+        path.unlink()
+    splits = {**good['splits'], 'validation': {**good['splits']['validation'], 'files': 0}}
+    assert [each['@id'] for each in written(source, {**good, 'splits': splits})['recordSet']] == ['classes', 'train']
 
 
 def test_label_offset__makes_labels_no_classes(data_dir: str, good: Report) -> None:

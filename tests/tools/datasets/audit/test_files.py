@@ -4,16 +4,22 @@ import gzip
 import json
 import os
 import pathlib
+import signal
+import subprocess
 import zlib
-from typing import Callable, List
+from multiprocessing import forkserver
+from typing import Any, Callable, List
 
 import pytest
 
 from data import dataset_info, records
+from data.sources import Source
 from data.tf_example import Fields
 from tests.support.photos import Photo, photo_example
 from tests.tools.datasets.audit.data_sets import report_of, write, written
+from tools.datasets.audit import report as audit_report
 from tools.datasets.audit import shard
+from tools.datasets.audit.report import audit
 from tools.datasets.tar_shards import conversion as tar_shards
 
 
@@ -138,6 +144,23 @@ def test_counts_of_classes__are_compared_with_the_records(pieces: List[Photo], t
         assert agree == (report['warnings'] == [])
     (warning,) = report['warnings']
     assert 'dataset.json has other numbers of training images of the classes, train_images_per_class' in warning
+    # Of some files, which are named, they would be others.
+    some = Source(str(data_dir), train_files='train-00000*')
+    report = audit(some, None, 1, lambda what, total: lambda done: None)
+    # A run counts the records of named files.
+    assert (report['counts_agree'], report['is_counted']) == (None, True)
+
+
+def test_audit__says_that_a_process_was_killed(good_dir: pathlib.Path, monkeypatch: Any) -> None:
+    def kill(done: int) -> None:
+        server = str(forkserver._forkserver._forkserver_pid)  # type: ignore[attr-defined]
+        for pid in subprocess.run(['pgrep', '-P', server], stdout=subprocess.PIPE, check=False).stdout.split():
+            os.kill(int(pid), signal.SIGKILL)
+
+    # Before it has read anything.
+    monkeypatch.setattr(audit_report, '_POLL_SECONDS', 0.001)
+    with pytest.raises(records.DataError, match='A process that read the files was killed, perhaps because memory'):
+        audit(Source(str(good_dir)), None, 1, lambda what, total: kill)
 
 
 def test_missing_description__names_the_flags_to_pass(pieces: List[Photo], tmp_path: pathlib.Path) -> None:

@@ -17,6 +17,7 @@ from data.tar.shard import Shard
 from tests.data.written_records import fingerprint_of
 from tests.support.commands import largest_file
 from tests.tools.datasets.cifar10.archives import NAMES, Published, make
+from tools.datasets.cifar10 import __main__ as cifar10
 from tools.datasets.cifar10 import conversion as cifar10_conversion
 from tools.datasets.fingerprints import fingerprint
 
@@ -77,6 +78,10 @@ def test_shards__have_equal_sizes_and_a_description(shards: pathlib.Path) -> Non
 
 
 def test_repeated__balances_images_and_classes() -> None:
+    assert (cifar10.IMAGES, cifar10.SHARDS) == (
+        {'train': 1280000, 'validation': 50000},
+        {'train': 640, 'validation': 50},
+    )
     labels = np.random.RandomState(0).permutation(np.arange(50000) % 10)
     numbers = cifar10_conversion.repeated(labels, 1280000)
     times = np.bincount(numbers, minlength=50000)

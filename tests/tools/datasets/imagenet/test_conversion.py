@@ -127,6 +127,11 @@ def test_report__names_all_that_is_unusual(archives: Archives, tmp_path: pathlib
 
 def test_shards__are_even_mixed_and_independent_of_the_order(archives: Archives, tmp_path: pathlib.Path) -> None:
     large = imagenet_archives.make(tmp_path / 'large', per_class=30)
+    # Images of several classes may have the same name.
+    train = {
+        synset: [(f'{n}.JPEG', each) for n, (_, each) in enumerate(large.train[synset], 1)] for synset in large.train
+    }
+    large = large._replace(train=train).write()
     convert(large, tmp_path / 'out', shards={records.TRAIN: 7, records.VALIDATION: 100})
     counts = []
     for path in records.find_shards(str(tmp_path / 'out'), records.TRAIN):

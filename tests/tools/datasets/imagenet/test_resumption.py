@@ -1,5 +1,6 @@
 """Interrupted conversions of ImageNet: failures, kills and resumption."""
 
+import contextlib
 import json
 import os
 import pathlib
@@ -8,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from typing import Any, Callable, Dict, List, Sequence
+from typing import Any, Callable, Dict, Iterator, List, Sequence, Tuple
 
 import pytest
 
@@ -25,6 +26,7 @@ from tests.tools.datasets.imagenet.archives import (
     refusal,
     stored,
 )
+from tools.datasets import conversion
 from tools.datasets.fingerprints import SplitFingerprint
 from tools.datasets.imagenet import pipeline
 
@@ -35,7 +37,18 @@ def some_of(shards: Sequence[str], data_dir: str, work_dir: str, watch: Callable
     raise KeyboardInterrupt
 
 
-def test_interrupted_conversion__resumes(archives: Archives, tmp_path: pathlib.Path) -> None:
+def test_interrupted_conversion__resumes(archives: Archives, tmp_path: pathlib.Path, monkeypatch: Any) -> None:
+    told: List[Tuple[str, Any]] = []
+
+    @contextlib.contextmanager
+    def progress() -> Iterator[Any]:
+        def start(what: str, total: Any) -> Any:
+            told.append((what, total))
+            return lambda done: told.append((what, done))
+
+        yield start
+
+    monkeypatch.setattr(conversion, 'progress', progress)
     with pytest.raises(KeyboardInterrupt):
         convert(archives, tmp_path / 'out', run=some_of)
     finished = {name: (tmp_path / 'out' / name).stat() for name in files_of(tmp_path / 'out')}
@@ -43,6 +56,8 @@ def test_interrupted_conversion__resumes(archives: Archives, tmp_path: pathlib.P
     assert not (tmp_path / 'out' / 'dataset.json').exists()
     said = convert(archives, tmp_path / 'out')
     assert said[0] == '2 of 5 record files are already finished'
+    # The images in all, and after each file: first 8, 8; then 8, 4, 4.
+    assert [number for what, number in told if what == 'converting images'] == [32, 8, 16, 16, 8, 12, 16]
     for name, before in finished.items():
         assert (tmp_path / 'out' / name).stat().st_mtime_ns == before.st_mtime_ns
     convert(archives, tmp_path / 'at once')

@@ -43,6 +43,8 @@ def flipped(content: bytes, place: int) -> bytes:
 
 def test_counts_and_parts_that_do_not_fit__are_refused(archives: Archives, tmp_path: pathlib.Path) -> None:
     train, out = f'--train={archives.folder}/{TRAIN}', tmp_path / 'out'
+    # The published numbers of files.
+    assert imagenet.SHARDS == {'train': 1024, 'validation': 128}
     assert refusal(archives, out, expected=imagenet.IMAGES) == (
         f'{train}: has 24 images; 1,281,167 are expected. If this number is right, pass --train_images=24.'
     )
@@ -53,6 +55,8 @@ def test_counts_and_parts_that_do_not_fit__are_refused(archives: Archives, tmp_p
     assert '--validation_labels: is required' in refusal(archives, out, validation_labels=None)
     with pytest.raises(DataError, match=r'gs://bucket/val\.tar: remote archives are not supported'):
         [*imagenet_source.find_images('gs://bucket/val.tar', [])]
+    unseen = archives._replace(validation_synsets=['n00001740', *archives.validation_synsets[1:]]).write()
+    assert refusal(unseen, out) == '1 classes of validation images have no training images: n00001740.'
     fewer = archives._replace(validation=[image for image in archives.validation if '003' not in image[0]]).write()
     assert 'ILSVRC2012_val_00000004.JPEG was found instead of ILSVRC2012_val_00000003.JPEG' in refusal(fewer, out)
     archives.write().extract(archives.folder)
@@ -166,15 +170,20 @@ def test_boxes_of_a_damaged_archive_are_refused(tmp_path: pathlib.Path, name: st
 def test_labels_in_a_text_file__are_those_of_the_kit(archives: Archives, tmp_path: pathlib.Path) -> None:
     labels = archives.folder / 'labels.txt'
     labels.write_text(''.join(f'{synset}\n' for synset in archives.validation_synsets))
+    (archives.folder / 'kit.tar').write_bytes(gzip.decompress((archives.folder / KIT).read_bytes()))
     convert(archives, tmp_path / 'text', validation_labels=labels.name)
     convert(archives, tmp_path / 'kit')
-    found, expected = (
+    convert(archives, tmp_path / 'unzipped', validation_labels='kit.tar')
+    found, expected, unzipped = (
         {name: image.label for name, image in stored(tmp_path / folder, 'validation').items()}
-        for folder in ('text', 'kit')
+        for folder in ('text', 'kit', 'unzipped')
     )
-    assert found == expected
+    assert found == expected == unzipped
     info = dataset_info.read(str(tmp_path / 'text'))
     assert info and info.class_names == ['background', *sorted(LABELS)]
+    images = [imagenet_source.Image('a', 0, None, f'ILSVRC2012_val_{n:08d}.jpg', '') for n in range(8, 0, -1)]
+    labelled = imagenet_source.label_validation(images, str(labels))
+    assert [each.synset for each in labelled] == archives.validation_synsets
     for text, message in (('490\n' * 8, '490 is not a synset'), ('n01440764\n' * 7, 'has labels for 7 images; there')):
         labels.write_text(text)
         assert message in refusal(archives, tmp_path / 'out', validation_labels=labels.name)
@@ -238,7 +247,7 @@ def test_boxes_are_ordered_clipped_and_of_the_class(archives: Archives, tmp_path
     train = [
         (f'n01440764/{first}.xml', annotation('n01440764', [(8, 6, 40, 30), (40, 45, 20, 15), (-8, 6, 100, 60)])),
         # Some annotations of dogs have a word instead of the synset.
-        (f'n01440764/{second}.xml', annotation('tench', [(0, 0, 40, 60), (20, 5, 20, 30), (90, 5, 99, 30)])),
+        (f'n01440764/{second}.xml', annotation('newfoundl', [(0, 0, 40, 60), (20, 5, 20, 30), (90, 5, 99, 30)])),
         (f'n01440764/{third}.xml', annotation('n02123045', [(0, 0, 40, 60)])),
         ('n01440764/n01440764_99999.xml', annotation('n01440764', [(0, 0, 40, 60)])),
         ('n01440764/n01440764_99998.xml', b'<annotation><size><width>0</width><height>0</height></size></annotation>'),
