@@ -52,9 +52,13 @@ def outputs(model_dir: str, checkpoint: str, moving_average: bool = True) -> Dic
     'device', [further({}), {'use_tpu': True, 'tpu': 'emulated:2', 'num_shards': 2}], ids=['cpu', 'cores']
 )
 def test_predictions__at_step_0_equal_the_sources_to_the_bit(
-    device: Dict[str, Any], finished_run: FinishedRun, tmp_path: Any, capsys: Any
+    device: Dict[str, Any], finished_run: FinishedRun, tmp_path: Any, capsys: Any, monkeypatch: Any
 ) -> None:
     config = beginning(finished_run, tmp_path / 'model', **device)
+    # A name is one in the model_dir, even if the working folder has a checkpoint of that name.
+    for path in (tmp_path / 'model').glob('model.ckpt-0.*'):
+        shutil.copy(str(path), str(tmp_path / path.name.replace('-0.', '-5.')))
+    monkeypatch.chdir(tmp_path)
     own = outputs(str(config.model_dir), 'model.ckpt-0')
     of_source = outputs(str(finished_run.config.model_dir), 'model.ckpt-5')
     np.testing.assert_array_equal(own['probabilities'], of_source['probabilities'])

@@ -419,6 +419,22 @@ def test_data_dir__replaces_a_data_set_that_is_gone(
     assert "the background in the run's classes" in refused(*words, '--label_offset=-1')
 
 
+def network_of(graph: tf.Graph, height: int, width: int) -> FrozenNetwork:
+    """A network of smaller images than a configuration allows."""
+    model: Any = types.SimpleNamespace(config=types.SimpleNamespace(height=height, width=width))
+    return FrozenNetwork(graph.as_graph_def(), {}, model, TrainedData(None))
+
+
+@pytest.mark.program
+def test_tflite__takes_one_image_of_the_runs_height_and_width(tmp_path: pathlib.Path) -> None:
+    with tf.Graph().as_default() as graph:
+        logits = tf.identity(tf.reduce_sum(tf.placeholder(tf.float32, [None, 2, 4, 3], 'images'), [1, 2]), 'logits')
+        tf.identity(tf.nn.softmax(logits), 'probabilities')
+    FORMATS['tflite'].write(network_of(graph, 2, 4), [], str(tmp_path / 'model'))
+    interpreter = tf.lite.Interpreter(model_path=str(tmp_path / 'model'))
+    assert [*interpreter.get_input_details()[0]['shape']] == [1, 2, 4, 3]
+
+
 @pytest.mark.parametrize(
     'name', ['onnx', pytest.param('tflite', marks=(pytest.mark.program, pytest.mark.both)), further('tflite_int8')]
 )
@@ -429,9 +445,7 @@ def test_operation_that_a_format_lacks__is_named(name: str, tmp_path: pathlib.Pa
             odd = tf.math.igamma(tf.abs(images), tf.abs(images) + 1)
         logits = tf.identity(tf.reduce_sum(odd, [1, 2]), 'logits')
         tf.identity(tf.nn.softmax(logits), 'probabilities')
-    # Smaller images than a configuration allows.
-    model: Any = types.SimpleNamespace(config=types.SimpleNamespace(height=2, width=2))
-    network = FrozenNetwork(graph.as_graph_def(), {}, model, TrainedData(None))
+    network = network_of(graph, 2, 2)
     with pytest.raises(CommandError, match=f'^{name[:4]}.*Igamma.* Export to another format'):
         FORMATS[name].write(network, [np.zeros([2, 2, 3], np.float32)] * ('int8' in name), str(tmp_path / 'model'))
     assert not os.listdir(str(tmp_path))

@@ -95,6 +95,15 @@ def test_data__a_host_without_records_is_an_error(without_graphs: None, copied: 
     assert 'train-00001-of-00002' in error
 
 
+def test_data__fewer_files_than_hosts_still_has_its_graph_built(
+    one_layer: None, copied: pathlib.Path, tmp_path: Any
+) -> None:
+    on_tpu = ['--tpu=emulated:3x3', '--num_shards=3', '--train_batch_size=6', '--eval_batch_size=6']
+    report = run(*SMALL, *on_tpu, f'--data_dir={copied}', f'--model_dir={tmp_path}/model', '--json').report
+    assert '2 train files for 3 TPU hosts' in report['errors'][0]
+    assert report['training']['batch_per_host'] == 2
+
+
 def test_data__a_described_local_data_set_is_read_for_any_tpu(without_graphs: None, copied: pathlib.Path) -> None:
     flags = [*SMALL, '--topology=v2-8', '--json', f'--data_dir={copied}']
     report = run(*flags).report
@@ -174,9 +183,11 @@ def test_checkpoint__of_another_network_is_an_error(one_layer: None, reachable: 
 def test_bucket_without_an_answer__is_reported_in_time(without_graphs: None, monkeypatch: Any) -> None:
     monkeypatch.setattr(checks, '_ANSWER_SECONDS', 0.1)
     monkeypatch.setattr(checks, '_look_up', lambda folder: time.sleep(5))
-    folders = ['--model_dir=gs://no-such-bucket/run', '--data_dir=gs://no-such-bucket/records']
-    errors = errors_of(*SMALL, '--topology=v2-8', *folders)
-    assert ['no answer within 0.1 seconds' in error for error in errors] == [True, True]
+    names = ('model_dir', 'data_dir', 'export_dir', 'init_from')
+    errors = errors_of(*SMALL, '--topology=v2-8', *[f'--{name}=gs://no-such-bucket/{name}' for name in names])
+    assert sorted(error.partition('=')[0] for error in errors if 'no answer within 0.1 seconds' in error) == sorted(
+        f'--{name}' for name in names
+    )
 
 
 @pytest.fixture

@@ -424,6 +424,13 @@ def test_crate__is_refused_with_a_message_and_leaves_no_folder(run: str, tmp_pat
     monkeypatch.setattr(crate.files, 'sha256', full)
     assert f'--crate={folder}: cannot be written: no space left' in refusal() and not folder.exists()
 
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(crate.files, 'sha256', interrupted)
+    assert run_provenance(run, f'--crate={folder}', '--license=https://example.org/licence')[0] == 130
+    assert not folder.exists()
+
 
 def start(**changes: Any) -> Start:
     values: Dict[str, Any] = {

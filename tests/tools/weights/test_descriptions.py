@@ -64,7 +64,9 @@ TIMM = {
     'num_classes': 5,
     'label_names': ['n1', 'n2', 'n3', 'n4', 'n5'],
     'label_descriptions': {f'n{number}': name for number, name in enumerate(NAMES, 1)},
+    # Settings of the model itself replace those of the one that it was trained from.
     'pretrained_cfg': {
+        'num_classes': 1000,
         'input_size': [3, 250, 250],
         'mean': MEAN,
         'std': STD,
@@ -103,6 +105,10 @@ def test_unit_pixels__go_into_the_first_layer(tmp_path: Any) -> None:
     for path in (*files.values(), imported(source, tmp_path, '--pixels=unit')):
         outputs = first_outputs(sources.read(path).values, 2 * PATCH - 1)
         np.testing.assert_allclose(outputs, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_import__without_a_classifier_ignores_the_described_classes(tmp_path: Any) -> None:
+    imported(hub(tmp_path, config={'architecture': 'inception_v3', 'num_classes': 7}), tmp_path, '--no_classifier')
 
 
 def test_import__prints_what_is_assumed(tmp_path: Any, capsys: Any) -> None:

@@ -53,13 +53,14 @@ def read(path: str, **options: Any) -> foreign.Weights:
     return foreign.read(path, foreign.Options(depth_multiplier=NARROW, **options))
 
 
-@pytest.mark.parametrize('ending', ['.ckpt', '.pth', '.safetensors', '.npz'])
+# A checkpoint may have any name.
+@pytest.mark.parametrize('ending', ['.ckpt', '.bin', '.pth', '.safetensors', '.npz'])
 def test_read__returns_what_was_written_to_the_bit(ending: str, tmp_path: Any) -> None:
     path = str(tmp_path / f'weights{ending}')
-    if ending in ('.ckpt', '.npz'):
-        kind = 'slim' if ending == '.ckpt' else 'npz'
+    if ending in ('.ckpt', '.bin', '.npz'):
+        kind = 'npz' if ending == '.npz' else 'slim'
         writing.export(narrow(), path, kind)
-        with pytest.raises(WeightsError, match=r'exists\. Remove it'):
+        with pytest.raises(WeightsError, match=r'the name of a file' if ending == '.bin' else r'exists\. Remove it'):
             writing.check_new_file(path, kind)
     else:
         write = state_dicts.write if ending == '.pth' else state_dicts.write_safetensors

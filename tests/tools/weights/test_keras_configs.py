@@ -69,6 +69,7 @@ def test_check_config__accepts_the_network_and_layers_without_effect(front: List
         ([], BODY, [POOL, layer('Dense', units=5), layer('Activation', activation='relu')], 'Activation'),
         ([], BODY, [layer('GlobalMaxPooling2D'), DENSE], 'GlobalMaxPooling2D'),
         ([], BODY, [POOL, layer('Dense', units=1, activation='sigmoid')], 'Dense'),
+        ([], [DENSE], [], 'Dense'),
     ],
 )
 def test_check_config__refuses_any_other_layer_by_name(
