@@ -23,6 +23,7 @@ from tests.tools.datasets.image_folders import PHOTOS, SPLITS, image_files, impo
 from tools.datasets.audit.report import audit
 from tools.datasets.from_folder import __main__ as from_folder
 from tools.datasets.from_folder import conversion
+from tools.datasets.from_folder.image_sets import ImageFile
 from tools.image_files import why_undecodable
 
 
@@ -258,6 +259,19 @@ def test_files_that_change_during_the_conversion_are_refused(
     assert refusal(folder) == f'{path} {said}'
 
 
+@pytest.mark.parametrize(
+    ('classes', 'validation', 'is_of_kit'),
+    [(['cat', 'dog'], '1', True), (['1', '2'], '3', False), (['1', '2'], 'x', False)],
+)
+def test_labels__of_numbers_need_the_kit_where_classes_have_names(
+    classes: List[str], validation: str, is_of_kit: bool
+) -> None:
+    splits = [[ImageFile('a.jpg', name) for name in names] for names in (classes, [validation])]
+    with pytest.raises(records.DataError, match=f'without training images: {validation}') as error:
+        conversion._labels('folder', splits)
+    assert ('whose meaning a development kit has' in str(error.value)) == is_of_kit
+
+
 @pytest.mark.parametrize('refused', ['cat/deeper', ''])
 def test_a_folder_that_may_not_be_listed_is_refused(folder: pathlib.Path, refused: str) -> None:
     # A folder that may be entered but not listed.
@@ -271,6 +285,7 @@ def test_a_folder_that_may_not_be_listed_is_refused(folder: pathlib.Path, refuse
     ('options', 'expected'),
     [
         (['--validation_fraction=-0.1'], '--validation_fraction: -0.1: must be '),
+        (['--validation_fraction=1.5'], '--validation_fraction: 1.5: must be '),
         (['--validation_fraction=1'], '--validation_fraction=1: must be below 1'),
         (['--validation_folder=x', '--validation_fraction=0.2'], '--validation_folder: give one of the two.'),
         (['--validation_labels=x', '--validation_fraction=0.2'], '--validation_labels: give one of the two.'),

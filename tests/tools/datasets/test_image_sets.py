@@ -340,6 +340,8 @@ def test_validation_labels_are_in_a_table_of_their_own(tmp_path: pathlib.Path, f
     both = image_sets.find(str(flat), labels=LabelFile(str(train)), validation_labels=LabelFile(str(validation)))
     assert [[os.path.basename(image.path) for image in images] for images in both.splits] == expected
     assert both.left_out == [(f'{flat}/image.jpg', 'an image without a row in the table of labels')]
+    columns = 'files are named in column file, and classes in label'
+    assert both.notes == [f'{train}: {columns}', f'{validation}: {columns}']
     tables: Dict[str, Any] = {'labels': LabelFile(str(train)), 'validation_labels': LabelFile(str(validation))}
     assert image_sets.find(str(flat), f'{flat}/', **tables) == both
     classes = plant(tmp_path / 'classes', in_classes('train'))
@@ -362,6 +364,8 @@ def test_validation_labels_are_in_a_table_of_their_own(tmp_path: pathlib.Path, f
     assert [[image.class_name for image in images] for images in inside.splits] == [['cat', 'dog'], ['cat']]
     with pytest.raises(DataError, match='is not read as folders train and val'):
         image_sets.find(f'{classes}/train', validation_labels=LabelFile(str(validation), flag='--validation_labels'))
+    with pytest.raises(DataError, match='is not read as folders train and val'):
+        image_sets.find(classes, no_splits=True, validation_labels=LabelFile(str(validation)))
 
 
 def test_labels_that_are_unusual_are_remarked_on(flat: pathlib.Path) -> None:
@@ -381,6 +385,7 @@ def test_labels_that_are_unusual_are_remarked_on(flat: pathlib.Path) -> None:
         'labels of several classes, each of which is a class of its own: rust scab'
     ]
     assert remarks('golden retriever', 'pug', 'rust scab', 'pug') == []
+    assert remarks('golden retriever', 'golden', 'rust scab', 'scab') == []
 
 
 @pytest.mark.parametrize(

@@ -152,7 +152,10 @@ def test_16_bits_are_noted(intake: Intake) -> None:
         png = session.run(tf.image.encode_png(tf.constant(values)))
     for encoded, notes in (
         (png, (REDUCED,)),
-        (saved(PIL.Image.fromarray(values[..., 0]), 'TIFF'), (CONVERTED, REDUCED)),
+        *(
+            (saved(PIL.Image.fromarray(values[..., 0].astype(f'{order}u2')), 'TIFF'), (CONVERTED, REDUCED))
+            for order in '<>'
+        ),
     ):
         accepted = intake.accept(encoded)
         assert accepted.notes == notes and (accepted.encoded == encoded) == (encoded is png)

@@ -106,10 +106,10 @@ TINY = of(
             of(
                 'left/a{n}.jpg',
                 'right/b{n}.jpg',
-                texts=[('all.csv', table('a{n},{label}\nb{n},{label}\n', 'file,label\n'))],
+                texts=[('ALL.CSV', table('a{n},{label}\nb{n},{label}\n', 'file,label\n'))],
             ),
-            '{}/all.csv has several labels for images of one folder',
-            ['inception-v3 from-folder {} DATA_DIR --labels={}/all.csv.'],
+            '{}/ALL.CSV has several labels for images of one folder',
+            ['inception-v3 from-folder {} DATA_DIR --labels={}/ALL.CSV.'],
             id='a table beside two folders',
         ),
         pytest.param(
@@ -232,7 +232,7 @@ def test_parts_of_data_sets_are_refused(files: Files, signs: str, ways: List[str
             ['--labels={}/title.csv --file_column=title --label_column=NAME, where NAME is my or 3 or 4'],
             id='a short first row',
         ),
-        pytest.param({'train.zip': ''}, ['Unpack {}/train.zip first'], id='archives'),
+        pytest.param({'train.ZIP': ''}, ['Unpack {}/train.ZIP first'], id='archives'),
         pytest.param(
             {path: text for path, text in TINY.items() if 'annotations' not in path},
             [

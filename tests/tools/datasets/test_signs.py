@@ -138,6 +138,7 @@ def of_table(rows: Sequence[str], *names: str) -> ImageTable:
         (['a/1,cat,9', 'a/2,dog,9', 'b/3,cat,9', 'b/4,dog,9'], [], True),
         # In one of the folders.
         (['a/1,cat', 'a/2,dog', 'a/3,cat', 'a/4,dog'], ['file', 'label'], True),
+        (['a/1,x,cat', 'a/2,x,dog', 'a/3,x,cat', 'a/4,x,dog'], ['file', 'source', 'label'], True),
         # The folders' own labels, in a spelling of their own, beside others.
         (['a/1,A,x', 'a/2,A,y', 'b/3,B,x', 'b/4,B,y'], ['file', 'class', 'tags'], False),
         # A column that is not of labels, and one that tells all images apart.

@@ -23,6 +23,7 @@ from console import program
 from console.screen import Screen
 from data.remote import RemoteError
 from inception_v3.config import Config
+from inception_v3.model_fn import EXPORT_SIGNATURE
 from inception_v3.run.evaluations import read_evaluations
 from preprocessing.decoding import decode_image
 from preprocessing.preprocessings import preprocessing_for
@@ -127,7 +128,7 @@ def test_unreadable_images__are_reported_and_others_classified(
     finished_run: FinishedRun, odd_images: str, tmp_path: Any
 ) -> None:
     model, path = f'--model={finished_run.config.export_dir}', tmp_path / 'sheet.html'
-    arguments = (odd_images, 'nowhere.jpg', model, '--json', '--top=11', '--batch_size=4', f'--html={path}')
+    arguments = (odd_images, 'nowhere.jpg', model, '--json', '--top=11', '--batch_size=1', f'--html={path}')
     code, out, err = run(*arguments)
     assert code == 2
     found = {os.path.basename(o['image']): o for o in objects(out)}
@@ -392,6 +393,19 @@ def test_load__takes_the_newest_saved_model_of_an_export_dir(
     os.mkfifo(os.path.join(newest, 'assets.extra', 'pipe'))
     with pytest.raises(RemoteError, match=r'assets\.extra/pipe: is a named pipe'):
         classifier.load(str(tmp_path))
+
+
+def test_load__takes_a_saved_model_without_names_of_classes(tmp_path: Any) -> None:
+    with tf.Graph().as_default(), tf.Session() as session:
+        files = tf.placeholder(tf.string, [None])
+        outputs = {'probabilities': tf.tile([[0.25, 0.5, 0.25]], [tf.size(files), 1])}
+        signature = tf.saved_model.predict_signature_def({EXPORT_SIGNATURE: files}, outputs)
+        builder = tf.saved_model.Builder(str(tmp_path / 'export'))
+        builder.add_meta_graph_and_variables(session, [tf.saved_model.SERVING], {EXPORT_SIGNATURE: signature})
+        builder.save()
+    with contextlib.closing(classifier.load(str(tmp_path / 'export'))) as model:
+        assert [*model.class_names] == ['', '', ''] and model.has_class_0
+        np.testing.assert_array_equal(model.classify([b'1', b'2']), [[0.25, 0.5, 0.25]] * 2)
 
 
 @pytest.mark.parametrize('preprocessing', ['inception', 'vgg', 'cifar'])

@@ -113,6 +113,8 @@ def test_table__lists_findings(good: Report) -> None:
     assert not [line for line in lines if 'background' in line]
     assert [line for line in lines if line.startswith(('error ', 'warning '))] == ['error a', 'error [b]', 'warning c']
     assert lines[-1] == 'cannot be trained on: 2 errors, 1 warning'
+    report['croissant'] = {'path': 'croissant.json', 'checked': True, 'not_given': []}
+    assert 'croissant croissant.json (valid, says mlcroissant)' in lines_of(report)
     report.update(can_be_trained_on=True, errors=[], warnings=['c', 'd'])
     assert lines_of(report)[-1] == 'can be trained on: 2 warnings'
     report['splits']['validation']['files'] = 0

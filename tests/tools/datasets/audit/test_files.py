@@ -1,5 +1,6 @@
 """The audit of damaged, missing and foreign files, and of the description."""
 
+import concurrent.futures
 import gzip
 import json
 import os
@@ -157,10 +158,20 @@ def test_audit__says_that_a_process_was_killed(good_dir: pathlib.Path, monkeypat
         for pid in subprocess.run(['pgrep', '-P', server], stdout=subprocess.PIPE, check=False).stdout.split():
             os.kill(int(pid), signal.SIGKILL)
 
+    class Pool(concurrent.futures.ProcessPoolExecutor):
+        def __init__(self, *arguments: Any):
+            super().__init__(*arguments)
+            pools.append(arguments)
+
+    pools: List[Any] = []
+    monkeypatch.setattr(concurrent.futures, 'ProcessPoolExecutor', Pool)
     # Before it has read anything.
     monkeypatch.setattr(audit_report, '_POLL_SECONDS', 0.001)
     with pytest.raises(records.DataError, match='A process that read the files was killed, perhaps because memory'):
         audit(Source(str(good_dir)), None, 1, lambda what, total: kill)
+    # The other processes stop, too.
+    ((*_, (*_, read)),) = pools
+    assert read.value == shard.STOP
 
 
 def test_missing_description__names_the_flags_to_pass(pieces: List[Photo], tmp_path: pathlib.Path) -> None:

@@ -57,6 +57,10 @@ def test_read__gives_the_same_bits_from_each_published_form(
             *('folder', ['batches.meta.txt'], lambda content: content[:20]),
             ['batches.meta.txt: does not hold the names of 10 classes'],
         ),
+        (
+            *('folder', ['batches.meta.txt'], lambda content: content + b'zebra\n'),
+            ['batches.meta.txt: does not hold the names of 10 classes'],
+        ),
         ('folder', cifar10_conversion._FILES, None, ['not CIFAR-10']),
     ],
 )

@@ -7,6 +7,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import tarfile
 from typing import Any, List
 
 import numpy as np
@@ -92,7 +93,13 @@ def test_report__names_all_that_is_unusual(archives: Archives, tmp_path: pathlib
     others = {name: content for name, content in archives.train['n07920052'] if name not in kept}
     train = {**archives.train, 'n07920052': [*kept.items(), *others.items()]}
     archives._replace(train=train, validation=[*archives.validation, ('notes.txt', b'')]).write()
+    with tarfile.open(str(archives.folder / VALIDATION), 'a') as archive:
+        # A folder is no file that is left out.
+        folder = tarfile.TarInfo('val')
+        folder.type = tarfile.DIRTYPE
+        archive.addfile(folder)
     said = convert(archives, tmp_path / 'out')
+    assert 'bounding boxes: none' in said
     assert f'1 image with damaged pixels, kept as they are: {damaged}' in said
     assert any(line.startswith('4 images with an EXIF orientation, which training ignores: ') for line in said)
     found = stored(tmp_path / 'out', records.TRAIN)

@@ -278,6 +278,7 @@ def test_boxes_are_ordered_clipped_and_of_the_class(archives: Archives, tmp_path
         'and 1 more (all in conversion.json)'
     )
     # Left out: two without area, one of another class, and one of no image here.
+    assert 'bounding boxes: 5 written, 4 left out' in said
     counts = {'written': 5, 'left out': 4}
     assert json.loads((tmp_path / 'out' / 'conversion.json').read_text())['boxes'] == counts
     (archives.folder / 'none.tar').write_bytes(tar_of([('readme.txt', b'')]))
