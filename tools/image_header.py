@@ -73,7 +73,6 @@ def _jpeg_segments(encoded: bytes) -> Iterator[Tuple[int, int, int]]:
         marker = encoded[position]
         position += 1
         if marker == _START_OF_SCAN:
-            yield marker, position, position
             return
         if marker not in _STANDALONE:
             (length,) = struct.unpack_from('>H', encoded, position)

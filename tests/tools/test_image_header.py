@@ -54,6 +54,11 @@ HEADERS = {
     'PPM with comments': (b'P6# 1 1\r451\t#\n300 255\n', ImageHeader('PPM', (), 451, 300)),
     # Left to the decoder.
     'lossless JPEG': (with_bytes(JPEG, FRAME + 1, b'\xc3'), ImageHeader('JPEG', (), 451, 300)),
+    # Tables and a reserved marker, which begin no frame.
+    **{
+        f'JPEG with {marker:x}': (with_segment(JPEG, marker, bytes(20)), read_header(JPEG))
+        for marker in (0xC4, 0xC8, 0xCC)
+    },
     # Between segments, markers without a length are skipped, and other bytes left to the decoder.
     'JPEG with TEM': (JPEG[:2] + b'\xff\x01' + JPEG[2:], read_header(JPEG)),
     'JPEG with RST0': (JPEG[:2] + b'\xff\xd0' + JPEG[2:], read_header(JPEG)),

@@ -38,3 +38,5 @@ def test_changes_of__are_those_of_the_given_flags(words: List[str], changes: Dic
     other_data.add_flags(parser)
     parser.add_argument('--eval_files')
     assert other_data.changes_of(CONFIG, parser.parse_args(words), ['eval_files']) == changes
+    with pytest.raises(SystemExit):
+        parser.parse_args(['--data_dir='])

@@ -70,6 +70,12 @@ def test_split_images__stay_split_and_are_mixed(tmp_path: pathlib.Path) -> None:
         save_class(tmp_path / 'images' / 'train', photo, range(6))
     for photo in ('cat', 'coffee'):
         save_class(tmp_path / 'images' / 'val', photo, range(5, 10))
+    lines: List[str] = []
+    conversion.import_folder(str(tmp_path / 'images'), f'{tmp_path}/x', 0.0, 1, 1, False, lines.append, dry_run=True)
+    assert [line for line in lines[0].splitlines() if line[0] != ' '] == [
+        'train: 18 images of 3 classes',
+        'validation: 10 images of 2 classes',
+    ]
     data_dir, said = import_folder(tmp_path / 'images')
     assert said[0].startswith('2 validation images also for training') and 'val/cat/cat 5.png' in said[0]
     assert said[1:] == ['note: classes without validation images: 1: camera']

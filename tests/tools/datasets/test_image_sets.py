@@ -260,7 +260,7 @@ def test_table__finds_its_columns_and_the_files_of_its_names(text: str, columns:
         (
             'image,label\nd.jpg,x\na.jpg,y\n',
             ('', ''),
-            '1 row of {}/labels.csv whose image is missing: {}/d.jpg. Supply',
+            '1 row of {}/labels.csv whose image is missing: {}/d.jpg. Supply the files in {}, or leave out the rows',
         ),
     ],
 )
@@ -467,9 +467,10 @@ def test_a_label_is_not_needed_for_test_images_beside_others(flat: pathlib.Path)
 def test_a_table_in_utf_16_and_another_unicode_form_is_read(flat: pathlib.Path) -> None:
     table = flat.parent / 'labels.txt'
     save(flat / 'cre\u0300me.jpg', 'cat', 8)
-    table.write_bytes('file\tlabel\na\tcaf\u00e9\nb\ttea\ncr\u00e8me\ttea\n'.encode('utf-16'))
-    (images,) = image_sets.find(str(flat), labels=LabelFile(str(table))).splits
-    assert [image.class_name for image in images] == ['caf\u00e9', 'tea', 'tea']
+    for encoding in ('utf-16-le', 'utf-16-be'):
+        table.write_bytes('\ufefffile\tlabel\na\tcaf\u00e9\nb\ttea\ncr\u00e8me\ttea\n'.encode(encoding))
+        (images,) = image_sets.find(str(flat), labels=LabelFile(str(table))).splits
+        assert [image.class_name for image in images] == ['caf\u00e9', 'tea', 'tea']
 
 
 def test_a_name_of_several_files_is_refused(flat: pathlib.Path) -> None:

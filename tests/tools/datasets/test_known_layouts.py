@@ -306,10 +306,13 @@ def test_classes_named_like_splits_are_read_within_splits(tmp_path: pathlib.Path
 def test_tiny_imagenet_is_read(tmp_path: pathlib.Path) -> None:
     # With one row that is longer than the others, by a cell that is a class.
     path = 'tiny/val/val_annotations.txt'
-    found = image_sets.find(plant(tmp_path, {**TINY, path: TINY[path].replace('\n', '\tn01\n', 1)}))
-    assert classes_of(found) == [{'n01': 4, 'n02': 4}, {'n01': 2, 'n02': 2}]
+    # The folder and the table have the name of a class in two forms of Unicode.
+    composed, decomposed = 'caf\u00e9', 'cafe\u0301'
+    files = {name.replace('n02', composed): text.replace('n02', decomposed) for name, text in TINY.items()}
+    found = image_sets.find(plant(tmp_path, {**files, path: files[path].replace('\n', '\tn01\n', 1)}))
+    assert classes_of(found) == [{'n01': 4, composed: 4}, {'n01': 2, composed: 2}]
     assert {os.path.basename(image.path): image.class_name for image in found.splits[1]} == {
-        f'val_{n:05d}.JPEG': f'n0{n % 2 + 1}' for n in range(4)
+        f'val_{n:05d}.JPEG': ('n01', composed)[n % 2] for n in range(4)
     }
     reasons = {os.path.relpath(path, str(tmp_path)): reason for path, reason in found.left_out}
     assert reasons['tiny/test/images/test_00000.JPEG'] == 'a test image beside validation images'
@@ -334,11 +337,11 @@ def test_a_large_table_is_read_up_to_its_last_whole_row(tmp_path: pathlib.Path, 
 
 
 def test_lists_of_splits_are_said_to_be_unread(tmp_path: pathlib.Path) -> None:
-    files = of(
-        *in_classes('food/images'), texts=[('food/meta/test.txt', 'cat/1\n'), ('food/meta/classes.txt', 'cat\n')]
-    )
+    texts = {'test.txt': 'cat/1\n', 'classes.txt': 'cat\n', 'split.json': '{}', 'classes.json': '{}'}
+    files = of(*in_classes('food/images'), texts=[(f'food/meta/{name}', text) for name, text in texts.items()])
     (_, note) = image_sets.find(plant(tmp_path, files)).notes
-    assert note.startswith(f'not read: {tmp_path}/food/meta/test.txt, which may say how the images are divided. ')
+    lists = f'{tmp_path}/food/meta/test.txt, {tmp_path}/food/meta/split.json'
+    assert note.startswith(f'not read: {lists}, which may say how the images are divided. ')
     # Validation images that are named make it needless.
     other = plant(tmp_path / 'other', of(*in_classes('.')))
     assert not any('not read' in each for each in image_sets.find(f'{tmp_path}/food', other).notes)

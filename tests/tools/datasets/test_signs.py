@@ -25,6 +25,11 @@ def test_words__are_parted_at_signs_and_capitals(name: str, expected: List[str])
     assert signs.words(name) == expected
 
 
+def test_kind_of__is_that_of_the_only_split() -> None:
+    names = ['cars_train', 'Validation2017', 'my test images', 'test_train', 'trainval', 'cars']
+    assert [signs.kind_of(name) for name in names] == ['train', 'validation', 'test', '', 'train', '']
+
+
 @pytest.mark.parametrize(
     ('names', 'expected'),
     [

@@ -209,6 +209,12 @@ def test_progress__shows_rate_and_remaining_time(is_terminal: bool, quiet: float
     assert len(cleared) == 2
 
 
+def test_say_notes__counts_images_and_names_the_first() -> None:
+    said: List[str] = []
+    conversion.say_notes({'with x': ['a'], 'in y': ['b', 'c', 'd', 'e']}, said.append, 'all.json')
+    assert said == ['4 images in y: b, c, d and 1 more (all in all.json)', '1 image with x: a']
+
+
 def test_watched__counts_the_items_after_others() -> None:
     moved: List[int] = []
     assert [*conversion.watched('ab', moved.append, 5)] == ['a', 'b'] and moved == [6, 7]

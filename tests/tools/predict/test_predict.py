@@ -80,8 +80,12 @@ def test_predict__checkpoint_and_saved_model_reproduce_the_evaluation(finished_r
     found = {}
     # 50 does not divide 359 images.
     for model in (config.model_dir, config.export_dir):
-        code, out, _ = run(images, f'--model={model}', '--json', '--top=11', '--batch_size=50')
+        code, out, err = run(images, f'--model={model}', '--json', '--top=11', '--batch_size=50')
         assert code == 0
+        origin = (
+            f': run {config.model_dir}, step 5, average weights, top-1 {evaluation.top_1:.2%} of 359 validation images'
+        )
+        assert any(line.endswith(origin) for line in err), err
         assert [o['image'] for o in objects(out)] == sorted(os.path.join(images, name) for name in os.listdir(images))
         # Label 1 is the digit 0: label 0 is the background.
         assert all(each['name'] == str(each['class'] - 1) for o in objects(out) for each in o['predictions'])
@@ -278,6 +282,9 @@ def test_predict__shows_label_0_unless_it_is_the_background(names: List[str], sh
     values: Any = {'class_names': names, 'classify': lambda batch: [np.array([0.5, 0.2, 0.3])]}
     (done,) = predictions(tmp_path, 1, top=2, batch_size=1, **values)
     assert [likely.label for likely in done.likeliest] == shown
+    # Of equally likely classes, the lower one is first.
+    (tied,) = predictions(tmp_path, 1, top=2, batch_size=1, **{**values, 'classify': lambda batch: [np.full(3, 1 / 3)]})
+    assert [likely.label for likely in tied.likeliest] == ([0, 1] if 0 in shown else [1, 2])
     of_json = [(each['class'], each['name']) for each in json.loads(done.json())['predictions']]
     assert of_json == [(label, names[label] or None) for label in shown]
 

@@ -38,9 +38,14 @@ def test_table__shows_content_and_problems(bad_dir: pathlib.Path) -> None:
     assert "(not dataset.json's)" in text and 'cannot be trained on: 3 errors' in text, text
 
 
-def test_audit__reads_tar_shards_and_names_their_flag(tar_dir: pathlib.Path, bad_tar_dir: pathlib.Path) -> None:
-    done = run(audit.main, tar_dir, '--data_format=tar')
+def test_audit__reads_tar_shards_and_names_their_flag(
+    tar_dir: pathlib.Path, bad_tar_dir: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    hostile = tmp_path / 'a\x1b[0m'
+    hostile.symlink_to(tar_dir)
+    done = run(audit.main, hostile, '--data_format=tar')
     assert (done.returncode, done.stderr) == (0, '')
+    assert done.stdout.startswith(f'pieces, {tmp_path}/a\\x1b[0m\n')
     assert "(dataset.json's)" in done.stdout and done.stdout.endswith('can be trained on\n')
     assert run(audit.main, bad_tar_dir, '--data_format=tar', '--num_classes=6').returncode == 2
     done = run(audit.main, tar_dir)
@@ -70,6 +75,8 @@ def test_table__is_complete_with_the_fewest_and_the_most_images(good: Report) ->
     classes = [{'label': n, 'name': f'[{n}]', 'train': n, 'validation': 0} for n in range(1, 31)]
     # The background has images here.
     report['classes'] = [{'label': 0, 'name': 'background', 'train': 0, 'validation': 5}, *classes]
+    # It has no name.
+    report['classes'][1]['name'] = None
     none = {'min': None, 'median': None, 'max': None}
     report['splits']['train'].update(
         missing_files=['train-00003-of-00004'],
@@ -95,7 +102,7 @@ def test_table__is_complete_with_the_fewest_and_the_most_images(good: Report) ->
         *('all images, MB 12.3 0.0', 'GIF 0 5', 'JPEG 1,400 0', 'PNG 1 0', 'bounding boxes 1,020 6'),
         *('bad files 0 0', 'bad fields 0 0', 'undecodable 0 0', 'bad boxes 0 0', 'left out 0 0', 'damaged 0 0'),
         *('rotated 0 0', '', 'class train validation', '0 background 0 5'),
-        *(f'{n} [{n}] {n} 0' for n in range(1, 12)),
+        *('1 1 0', *(f'{n} [{n}] {n} 0' for n in range(2, 12))),
         '… 7 classes between',
         *(f'{n} [{n}] {n} 0' for n in range(19, 31)),
         *('', 'fingerprint abc (dataset.json has none)'),

@@ -21,7 +21,7 @@ from tests.support.photos import Photo, photo_example, set_boxes
 from tests.tools.datasets.audit.data_sets import NAMES, Report, places, report_of, write, written
 from tools.datasets.audit import report as audit_report
 from tools.datasets.audit import shard
-from tools.datasets.audit.findings import judge
+from tools.datasets.audit.findings import _about_duplicates, judge
 from tools.datasets.audit.shard import ShardAuditor
 from tools.datasets.fingerprints import fingerprint
 
@@ -146,6 +146,12 @@ def test_duplicates__are_named_with_their_first_places(pieces: List[Photo], tmp_
     ]
 
 
+def test_duplicates__without_a_listed_place_are_counted() -> None:
+    copies = {'of_several_labels': 1, 'between': 0, 'train': 2000, 'validation': 0, 'first': []}
+    found = ['images under several labels: 1', 'train images that are copies of others: 2,000']
+    assert [*_about_duplicates(copies)] == found
+
+
 def test_bad_boxes_are_counted_by_kind(pieces: List[Photo], tmp_path: pathlib.Path) -> None:
     data_dir = written(tmp_path, pieces[:15], pieces[15:])
     boxes = {
@@ -254,6 +260,8 @@ def test_findings__say_what_differs_from_the_description(good: Report) -> None:
         'fields that some of the 15 train records lack: image/class/text (14)',
         'validation records: 5; dataset.json says 0.',
     ]
+    unnamed = [{**background, 'name': '', 'validation': 1}, *others]
+    assert judge({**good, 'classes': unnamed})[0][0].startswith('images with label 0, the background in dataset.json')
     # The largest label of an image, which is not that of the classes that are assumed.
     undescribed = {**good, 'name': None, 'classes': [*good['classes'], {**background, 'label': 1000}]}
     undescribed['fingerprint'] = {**good['fingerprint'], 'agree': None}
@@ -278,6 +286,11 @@ def test_tar_shards__give_the_same_report_as_records(tar_dir: pathlib.Path, good
     for key in ('name', 'fingerprint', 'classes', 'can_be_trained_on', 'errors', 'warnings', 'other_files'):
         assert report[key] == good[key], key
     assert report['fingerprint']['agree'] is True
+    path = FORMATS['tar'].find_shards(str(tar_dir), records.TRAIN)[0]
+    plain, shifted = (
+        [entry.label for entry in shard.of_tar(path, 7, Fields(label_offset=offset))] for offset in (0, 1)
+    )
+    assert any(plain) and shifted == [(label or 0) + 1 for label in plain]
     for split, described in report['splits'].items():
         own = {'fields': {'cls': described['records'], 'image': described['records'], 'json': described['records']}}
         no_boxes = {'boxes': {'boxes': 0, 'outside': 0}}

@@ -113,6 +113,10 @@ def test_unreadable_images__are_named_and_can_be_repaired(archives: Archives, tm
     for each, content in images.items():
         each.write_bytes(content)
     name, content = archives.train['n07920052'][0]
+    # In an archive.
+    train = {**archives.train, 'n07920052': [(name, content[:99]), *archives.train['n07920052'][1:]]}
+    cut = archives._replace(folder=tmp_path / 'cut', train=train).write()
+    assert f'and are left out: {name} in {cut.folder / TRAIN}. Repair' in refusal(cut, tmp_path / 'of archives')
     path = archives.folder / 'train' / 'n07920052' / name
     path.write_bytes(content[: len(content) // 2])
     message = refusal(archives, tmp_path / 'out', **options)

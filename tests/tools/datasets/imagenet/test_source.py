@@ -173,7 +173,10 @@ def test_labels_in_a_text_file__are_those_of_the_kit(archives: Archives, tmp_pat
     (archives.folder / 'kit.tar').write_bytes(gzip.decompress((archives.folder / KIT).read_bytes()))
     convert(archives, tmp_path / 'text', validation_labels=labels.name)
     convert(archives, tmp_path / 'kit')
-    convert(archives, tmp_path / 'unzipped', validation_labels='kit.tar')
+    # Archives of images may have any names.
+    (archives.folder / VALIDATION).rename(archives.folder / 'images')
+    convert(archives, tmp_path / 'unzipped', validation='images', validation_labels='kit.tar')
+    (archives.folder / 'images').rename(archives.folder / VALIDATION)
     found, expected, unzipped = (
         {name: image.label for name, image in stored(tmp_path / folder, 'validation').items()}
         for folder in ('text', 'kit', 'unzipped')
