@@ -50,7 +50,7 @@ class BatchNorm:
       synchronized_over: groups of TPU cores, each a list of core numbers; the moments are over the images of all cores
         in a group. None: each core uses its own moments.
       averaged_over: groups of TPU cores; each core normalizes with its own moments, but the moving statistics are
-        means over the group. The mean of the variances lacks the variance of the means. None: each core's own.
+        means over the group. They leave out the variance between the cores' means. None: each core's own.
       layout: the order of the inputs' axes. Synchronized moments and float64 need NHWC.
       is_frozen: a predicate of a layer's name, the scope of its variables. In training, layers for which it holds
         normalize as in evaluation, and keep their moving statistics. None: no layer is frozen.
@@ -118,7 +118,7 @@ class BatchNorm:
     ) -> Tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """Normalizes a batch; returns it with the mean and the unbiased variance for the moving statistics."""
         if self.synchronized_over or x.dtype == tf.float64:
-            # A shift by the moving mean keeps the variance exact for means far from 0. All cores of a group share it.
+            # A shift by the moving mean, which all cores of a group share, keeps the variance exact for large means.
             shift = tf.stop_gradient(moving_mean)
             groups = self.synchronized_over or [[0]]
             outputs, mean, variance = _normalize_synchronized(x, gamma, beta, shift, groups, epsilon)
@@ -186,8 +186,8 @@ def _normalize_synchronized(
 def _mean(x: tf.Tensor) -> tf.Tensor:
     """The mean of each channel.
 
-    Sums one axis at a time. A CPU adds sequentially: over all three axes at once, rounding errors reach 1e-4 of the
-    mean, as they do in TensorFlow's fused batch normalization.
+    Sums one axis at a time, because a CPU adds sequentially: summing all three axes at once has rounding errors of up
+    to 1e-4 of the mean, as in TensorFlow's fused batch normalization.
     """
     count = int(x.shape.num_elements() // x.shape[-1])
     for _ in range(3):
@@ -203,7 +203,7 @@ def _moments(mean: tf.Tensor, mean_square: tf.Tensor) -> Tuple[tf.Tensor, tf.Ten
 def _means_over(
     groups: Sequence[Sequence[int]], *tensors: tf.Tensor
 ) -> Tuple[Sequence[tf.Tensor], Sequence[tf.Tensor]]:
-    """Means of tensors over the own group of cores, and over the first group if it is known, by one all-reduce."""
+    """Means of tensors over this core's group and, on replicas, over the first group, by one all-reduce."""
     if len(groups[0]) == 1 and not replicas.are_several():
         return tensors, tensors
     stacked = tf.stack(tensors)

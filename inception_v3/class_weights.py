@@ -1,6 +1,6 @@
 """Class weights of the training loss: balanced by the images per class, or read by `class_weights_file`.
 
-`fitting` computes or reads them once per command, and puts their numbers into the run's configuration.
+`fitting` computes or reads the weights once per command, and puts them into the run's configuration.
 """
 
 import re
@@ -11,7 +11,7 @@ from inception_v3.config import LARGEST_FLOAT, SMALLEST_FLOAT, Config, ConfigErr
 
 # The value of `--class_weights` that balances the classes by their numbers of images.
 BALANCED = 'balanced'
-# A `Config.class_weights` with its numbers: the flag as it was given, and a number for each label.
+# `Config.class_weights` with numbers: the flag's value as given, then a number for each label.
 _WITH_NUMBERS = re.compile(r'(.*)=([0-9.e+-]+(?:,[0-9.e+-]+)+)')
 _NUMBER = re.compile('[-+.0-9eE]+')
 ALLOWED = f'a number from {SMALLEST_FLOAT:.2g} to {LARGEST_FLOAT:.2g}'
@@ -23,7 +23,7 @@ def with_numbers(given: str, weights: Sequence[float]) -> str:
 
 
 def given(config: Config) -> str:
-    """The `--class_weights` as it was given: `balanced`, or a file."""
+    """The value of `--class_weights` as given: `balanced`, or a file."""
     found = _WITH_NUMBERS.fullmatch(config.class_weights)
     return found.group(1) if found else config.class_weights
 

@@ -30,7 +30,7 @@ TYPE_NAMES = {int: 'a whole number', float: 'a number', bool: 'True or False', s
 _LARGEST_INT = 2**31 - 1
 SMALLEST_FLOAT, LARGEST_FLOAT = 2.0**-126, 2.0**127
 _LONGEST_TEXT = 4096
-# A weight for each of many thousand classes.
+# Enough for the weights of many thousand classes.
 _LONGEST_WEIGHTS = 1 << 20
 # More threads slow every machine down, and many more cannot be started.
 _MOST_THREADS = 1024
@@ -472,7 +472,7 @@ class Config:
 
     @property
     def is_first(self) -> bool:
-        """Whether this machine is the first of the run, which alone writes."""
+        """Whether this machine is the run's first, the only one that writes."""
         return not self.task_index
 
     @property

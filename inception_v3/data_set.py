@@ -16,7 +16,7 @@ from data.sources import Source
 from inception_v3.config import Config
 from inception_v3.tpu import topology
 
-# Enough of a split to notice other images at the cost of a few requests.
+# Enough to notice that a split's images have changed, at the cost of a few requests.
 _SAMPLED_FILES, _SAMPLED_BYTES = 8, 1 << 16
 
 
@@ -182,7 +182,7 @@ def description_of(config: Config) -> Optional[DatasetInfo]:
     If the run reads files that it does not describe, its classes are kept, and its sizes are replaced by the run's.
 
     Raises:
-      DataError: it cannot be read.
+      DataError: `dataset.json` cannot be read.
     """
     if config.use_data == 'fake' or not config.data_dir:
         return None

@@ -28,7 +28,7 @@ def strategy_of(config: Config) -> Optional[tf.distribute.Strategy]:
 
 
 def ordered_sums() -> tf.distribute.CrossDeviceOps:
-    """Sums over replicas on the first one's device, in the order of the replicas.
+    """Sums over replicas on the device of the first replica, in the order of the replicas.
 
     TensorFlow's own `AddN` begins with any value whose memory it can reuse, so the last bits of a sum of three or more
     values vary.

@@ -123,7 +123,7 @@ def arguments_of(
 ) -> Dict[str, Any]:
     """The arguments of a run's TPUEstimator; `class_names` are as for `make_estimator`.
 
-    `master` is the address of the TPU worker, empty for this process; or it is None, and a cluster looks it up.
+    `master` is the address of the TPU worker, empty for this process, or None if a cluster looks up the address.
     """
     tpu = tf.estimator.tpu
     session_config = seeding.session_config(config)

@@ -173,8 +173,8 @@ def counted(command_line: CommandLine, description: Optional[DatasetInfo]) -> Di
 def with_class_weights(config: Config, description: Optional[DatasetInfo]) -> Config:
     """Computes or reads the numbers of `--class_weights`; a configuration that has them keeps them.
 
-    Evaluation, which has no training loss, needs none. Without the numbers of images per class in the description, or
-    if the run reads other training files, their labels are counted.
+    Evaluation has no training loss and needs none. If the description has no numbers of images per class, or the run
+    reads other training files, the labels of the training files are counted.
 
     Raises:
       ConfigError: the file is missing or wrong, or the weights are for another number of classes.
@@ -225,7 +225,7 @@ def _images_per_class(config: Config, description: Optional[DatasetInfo]) -> Lis
 
 
 def is_counted(config: Config, split: str) -> bool:
-    """Whether the files of a split are named by patterns, or by the folder that they are in."""
+    """Whether the files of a split are given by patterns or by a folder of their own."""
     return bool(config.source.patterns(split) or config.source.folder(split))
 
 

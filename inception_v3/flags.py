@@ -25,7 +25,7 @@ from inception_v3.presets import DEFAULT_PRESET, DESCRIPTIONS, EPOCHS, PRESETS, 
 from inception_v3.tpu import topology
 
 _NARROWEST_HELP, _WIDEST_HELP = 20, 100
-# Longer values and errors are shortened to this in a message about a flag.
+# Longer values and errors are shortened to this length in a message about a flag.
 _LONGEST_MESSAGE = 600
 _SEE_HELP = '--help lists the flags.'
 # In bytes: enough for 100,000 flags.
@@ -125,7 +125,7 @@ class _Parser(flags.ArgumentParser):
 
 
 def _define(values: flags.FlagValues, name: str, value_type: type, help: str, short_name: Optional[str] = None) -> None:
-    """Defines a flag without a default: `present` tells whether it was given."""
+    """Defines a flag without a default, so that `present` shows whether it was given."""
     if value_type is bool:
         flag = flags.BooleanFlag(name, None, help, short_name=short_name)
         flag.parser = _Parser(bool, flag.parser.parse)
@@ -179,11 +179,11 @@ def read(argv: Sequence[str], own_flags: OwnFlags = NO_FLAGS) -> CommandLine:
     except UnicodeDecodeError:
         raise ConfigError('--flagfile: not a text file in UTF-8. It must contain flags, one per line.')
     except RecursionError:
-        # absl looks for similar names, and calls itself for each letter of a name.
+        # absl searches for similar names recursively, with a call for each letter.
         raise ConfigError(f'{shown(" ".join(argv[1:]), _LONGEST_MESSAGE)}: not a flag. {_SEE_HELP}')
     except (flags.Error, ValueError) as error:
         text = str(error)
-        # A long value must not hide what is allowed.
+        # A long value must not hide the allowed ones.
         for value in filter(None, (word.partition('=')[2] for word in argv)):
             text = text.replace(value, shown(value))
         unknown = _UNKNOWN.match(text)
@@ -226,7 +226,7 @@ def parse(argv: Sequence[str], own_flags: OwnFlags = NO_FLAGS, tf_config: Option
         raise ConfigError('--worker_hosts: only training runs on several machines. Leave out the flag.')
     line = line._replace(fields={**_of_tf_config(tf_config or '', line.fields), **line.fields})
     line = line._replace(config=Config(**with_preset(line)))
-    # These follow from the numbers of images, and are checked again when those are known.
+    # These values depend on the numbers of images, and are checked again once the numbers are known.
     config = line.config
     if line.preset == 'own_images':
         config = dataclasses.replace(config, **own_images(config, line.given), profile_steps='')
@@ -254,7 +254,7 @@ def place_of(argv: Sequence[str], tf_config: str) -> Optional[cluster.Place]:
         found = {**cluster.flags_of(tf_config), **{name: values[name].value for name in names if values[name].present}}
         addresses = cluster.addresses_in(found.get('worker_hosts', ''))
         seconds = Config.worker_timeout
-        # A wrong value is refused with all other flags; until then, the default holds.
+        # `parse` refuses a wrong value later; until then, the default is used.
         with contextlib.suppress(ConfigError, ValueError):
             seconds = Config(worker_timeout=int(found.get('worker_timeout', seconds))).worker_timeout
         place = cluster.Place(addresses, int(found.get('task_index', '')), seconds)
@@ -325,7 +325,7 @@ def _own_export_dir(preset: Dict[str, Any], given: Mapping[str, Any]) -> Dict[st
 
 
 def _implied(given: Mapping[str, Any]) -> Dict[str, Any]:
-    """The fields that the flags of devices imply: `use_tpu`, and `num_shards` for an emulated TPU."""
+    """The fields that device flags imply: `use_tpu`, and `num_shards` for an emulated TPU."""
     implied: Dict[str, Any] = {}
     is_without_tpu = given.get('accelerator', 'auto') != 'auto' or given.get('worker_hosts')
     if is_without_tpu or given.get('num_gpus', Config.num_gpus) != Config.num_gpus:

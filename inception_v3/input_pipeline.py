@@ -23,9 +23,9 @@ from inception_v3.input.record_preprocessing import RecordPreprocessing
 _READ_AHEAD_LIMIT = 256 << 20
 BATCHES_AHEAD = 2  # One batch may be late without delaying a step.
 _THREADS_PER_CORE = 4
-# Records that are parsed and drawn together: their headers are read, and their crops computed, by the same operations.
+# Records whose headers are parsed and whose crops are drawn by the same operations.
 _GROUP_RECORDS = 16
-# One group is prepared at a time for every four images that are decoded at a time.
+# Images that are decoded in parallel for each group that is prepared in parallel.
 _IMAGES_PER_GROUP = 4
 
 # AutoGraph has nothing to convert here, and takes seconds to find that out.
@@ -37,8 +37,8 @@ class InputPipeline:
 
     Args:
       is_training: training records, shuffled, repeated and distorted; False: every validation record once.
-      config: the run's configuration; None: `params['config']` of the call, else the documented defaults, with a data
-        set in the working folder and on the device of the call.
+      config: the run's configuration; None: `params['config']` of the call or, without it, the documented defaults,
+        with a data set in the working folder, on the device of the call.
       with_places: return (labels, paths, positions) instead of labels, to locate records; for evaluation on the CPU.
     """
 
@@ -57,9 +57,9 @@ class InputPipeline:
         """Builds the data set.
 
         Args:
-          params: `batch_size` is the number of images in a batch, on a TPU of one core. `context`, which TPUEstimator
-            adds on a TPU, gives the index of this host and the number of hosts. `config` is optional: the `Config` of
-            a pipeline that was made without one.
+          params: `batch_size` is the number of images in a batch; on a TPU, in the batch of one core. `context`, which
+            TPUEstimator adds on a TPU, gives the index of this host and the number of hosts. `config`, optional, is
+            the `Config` of a pipeline that was made without one.
 
         Returns:
           A data set of batches (features, labels).
@@ -67,15 +67,14 @@ class InputPipeline:
           With `--transfer=float`, features are finished images, float32 or bfloat16 as `--precision` says. Their shape
           is [batch, height, width, 3], or [height, width, 3, batch] with `--transpose_enabled`. With
           `--transfer=uint8`, images are uint8, or int32 words [batch, words] for a TPU; in training, features are a
-          dict of these and of the distortions, float32 [batch, numbers]. `infeed.Infeed.received` makes finished
-          images of either.
+          dict of these and of the distortions, float32 [batch, numbers]. `infeed.Infeed.received` turns both forms
+          into finished images.
 
-          Labels are int32 [batch]. In evaluation the last batch is padded with images of zeros, labelled -1; on a TPU,
-          batches of padding follow without end, because the number of evaluation steps is fixed there, and is the same
-          for all hosts.
+          Labels are int32 [batch]. In evaluation the last batch is padded with images of zeros, labelled -1. On a TPU,
+          batches of padding follow endlessly, because all hosts perform the same, fixed number of evaluation steps.
         """
         if not self._is_configured:
-            # TPUEstimator adds the context on a TPU alone.
+            # TPUEstimator adds the context only on a TPU.
             config = params.get('config') or Config(use_tpu='context' in params)
             return InputPipeline(self._is_training, config, self._with_places)(params)
         config = self._config
@@ -111,14 +110,14 @@ class InputPipeline:
     def storage(self, host: int = 0, hosts: int = 1) -> tf.data.Dataset:
         """Reads the records of a host's share of the files.
 
-        Memory: `num_files_infeed` files and one more, each read ahead, plus the buffer of records. Files of a format
-        that is loaded whole are limited to `_READ_AHEAD_LIMIT` bytes and one more file. Training with a seed reads the
-        host's lanes (see `data.order`) instead of `num_files_infeed` files, and holds twice its share of the buffer and
-        of a global batch.
+        Memory: the read-ahead buffers of `num_files_infeed` + 1 files, plus the shuffle buffer of records. Files that
+        are loaded whole take at most `_READ_AHEAD_LIMIT` bytes, plus one file. Training with a seed reads the host's
+        lanes (see `data.order`) instead of `num_files_infeed` files, and holds twice its share of the shuffle buffer
+        and of a global batch.
 
         Returns:
           A data set of `data.records.Record`, with places if records may be skipped or are to be located, and with keys
-          in training with a seed. In training with both, it has groups, for `usable_records.map_or_replace`.
+          in training with a seed. With both, its elements are groups of records, for `usable_records.map_or_replace`.
 
         Raises:
           records.DataError: there are no usable files of this split.
@@ -144,7 +143,7 @@ class InputPipeline:
         interleave = tf.data.experimental.parallel_interleave(
             read,
             cycle_length=_files_at_a_time(config, source, paths, sizes),
-            # Without a buffer that shuffles them, records keep the order of the files that are read in turn.
+            # Without a shuffle buffer, records keep the round-robin order of the files.
             sloppy=self._is_training and bool(config.followup_shuffle_buffer_size),
             prefetch_input_elements=1,
         )
@@ -155,7 +154,7 @@ class InputPipeline:
         elif config.eval_total_size and hosts == 1:
             dataset = dataset.take(config.eval_total_size)
         elif config.eval_total_size:
-            # Part of the validation images on several hosts: the only case that counts records for an evaluation.
+            # Records are counted only for evaluations of part of the validation images on several hosts.
             from inception_v3.tpu.slices import images_of_hosts
 
             dataset = dataset.take(images_of_hosts(config, hosts)[host])
@@ -218,7 +217,7 @@ class InputPipeline:
             if config.use_tpu or config.machines > 1:
                 dataset = dataset.concatenate(padding.map(pad).repeat())
             elif config.replicas > 1:
-                # The last step has a batch for each replica; TensorFlow leaves out a step that lacks one.
+                # The last step needs a batch for each replica; TensorFlow skips a step that lacks one.
                 dataset = dataset.concatenate(padding.map(pad).repeat(config.replicas - 1))
         if config.transpose_enabled:
             dataset = dataset.map(lambda features, labels: (_with_batch_last(features), labels))
@@ -241,15 +240,15 @@ def _files_at_a_time(config: Config, source: Source, paths: Sequence[str], sizes
 
 
 def _is_here(config: Config) -> bool:
-    """Whether this machine runs the pipeline, not the hosts of a TPU."""
+    """Whether this machine runs the pipeline, rather than the hosts of a TPU."""
     return not config.use_tpu or config.is_emulated
 
 
 def images_at_a_time(config: Config) -> int:
-    """Returns the number of images to preprocess at a time; on this machine, each has a thread of its own.
+    """Returns the number of images to preprocess in parallel; on this machine, each has a thread of its own.
 
-    A few threads per core keep the pipeline's share of a machine that other programs use, too. More images would only
-    wait, and evict others from the caches.
+    A few threads per core secure the pipeline's share of a machine that other programs also use. More images would only
+    wait, and evict others from the CPU's caches.
     """
     if not _is_here(config):
         return config.num_parallel_calls
@@ -263,5 +262,5 @@ def _with_batch_last(features: infeed.Features) -> infeed.Features:
     """Transposes images [batch, ...] to [..., batch]; the numbers of their distortions stay as they are."""
     if isinstance(features, dict):
         return {**features, infeed.IMAGES: _with_batch_last(features[infeed.IMAGES])}
-    with tf.name_scope('transfer'):  # By which a profile finds the phase.
+    with tf.name_scope('transfer'):  # A profile finds the phase by this name.
         return tf.transpose(features, [*range(1, features.shape.ndims), 0])

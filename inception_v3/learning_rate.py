@@ -53,7 +53,7 @@ def learning_rate(step: Any, config: Config) -> Any:
     return float(max(schedule(int(step), base, config, np, float), FLOOR * base))
 
 
-# `xp` is the module of the functions, `tf` for a tensor and `np` for a number, and `real` the cast to real numbers.
+# `xp` is the array module, `tf` for a tensor and `np` for a number; `real` casts to real numbers.
 # Integer arithmetic finds the exact step of a decay: a float32 step / E can miss it.
 _Real = Callable[[Any], Any]
 

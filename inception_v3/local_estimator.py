@@ -1,8 +1,8 @@
-"""The TPUEstimator of the CPU or the GPUs of this machine, which builds each of its graphs once.
+"""A TPUEstimator for this machine's CPU or GPUs, which builds each of its graphs once.
 
 TPUEstimator builds a graph and a session in every call of `train` and `evaluate`, which takes as long as a hundred
-training steps of a small network. On a TPU it must: each session begins by initializing the TPU, which discards what
-another session holds there, and ends by shutting it down (`TPUInfeedOutfeedSessionHook` in tpu_estimator.py).
+training steps of a small network. On a TPU it must: each session begins by initializing the TPU, which discards the
+state of other sessions, and ends by shutting it down (`TPUInfeedOutfeedSessionHook` in tpu_estimator.py).
 """
 
 import contextlib
@@ -16,8 +16,8 @@ from inception_v3.machines import sums
 class ReplicatedEstimator(tf.estimator.tpu.TPUEstimator):
     """A TPUEstimator without a TPU. If a strategy is given, it builds the graphs of training and evaluation.
 
-    The strategy stays out of `RunConfig`, which would read TF_CONFIG for it and copy it for every replica. The batch
-    sizes are those of one replica.
+    The strategy stays out of `RunConfig`, which would read TF_CONFIG for it and copy it for every replica. Batch sizes
+    are per replica.
     """
 
     def __init__(self, strategy: Optional[tf.distribute.Strategy] = None, **arguments: Any):
@@ -33,8 +33,8 @@ class ReplicatedEstimator(tf.estimator.tpu.TPUEstimator):
         return super()._create_global_step(graph) if step is None else step
 
     def _call_input_fn(self, input_fn: Callable[..., Any], mode: str, *input_context: Any) -> Any:
-        # An input with a seed begins at the global step, which Estimator creates later if there is a strategy. It then
-        # passes a context, which TPUEstimator does not expect.
+        # An input with a seed begins at the global step, but with a strategy, Estimator creates the step only later.
+        # With a strategy, Estimator also passes a context, which TPUEstimator does not expect.
         self._create_global_step(tf.get_default_graph())
         # By default, a session checks twice whether each copy of each variable is initialized. All are: the session
         # begins with the initializer, or restores them.
@@ -44,7 +44,7 @@ class ReplicatedEstimator(tf.estimator.tpu.TPUEstimator):
             tf.add_to_collection(tf.GraphKeys.SAVERS, replicas.Saver())
         return super()._call_input_fn(input_fn, mode)
 
-    # TensorFlow 2 would convert it by AutoGraph for replicas, which costs time and hides the type of its errors.
+    # For replicas, TensorFlow 2 would convert this method by AutoGraph, which costs time and hides the type of errors.
     @tf.autograph.experimental.do_not_convert
     def _call_model_fn(self, *args: Any, **kwargs: Any) -> Any:
         return super()._call_model_fn(*args, **kwargs)
@@ -79,7 +79,7 @@ class _Session(tf.train.SessionCreator):
         self.checkpoint: Optional[str] = None
 
     def create_session(self) -> tf.Session:
-        """Creates the session the first time, and restores it at other times; called by MonitoredSession."""
+        """Creates the session on the first call; later calls restore `checkpoint`. Called by MonitoredSession."""
         if self._session is None:
             if not self._scaffold.init_op:
                 # If a session fails to start, another is created in the same graph.
@@ -106,7 +106,7 @@ class _Session(tf.train.SessionCreator):
 
 
 class _BegunOnce(tf.estimator.SessionRunHook):
-    """A hook that may add operations to the graph only in its first use, after which the graph is final."""
+    """A hook whose `begin`, which may add operations, runs in the graph's first use only: then the graph is final."""
 
     def __init__(self, hook: tf.estimator.SessionRunHook):
         self._hook = hook
@@ -137,11 +137,11 @@ class _Graph(NamedTuple):
     strategy: Optional[tf.distribute.Strategy] = None
 
     def run(self, hooks: List[tf.estimator.SessionRunHook]) -> None:
-        """Performs steps until the input ends or a hook requests a stop."""
+        """Runs steps until the input ends or a hook requests a stop."""
         with contextlib.ExitStack() as stack:
             stack.enter_context(self.graph.as_default())
             if self.strategy:
-                # Names and values of variables are those of their first copies.
+                # In the scope, a variable's name and value are those of its first copy.
                 stack.enter_context(self.strategy.scope())
             session = stack.enter_context(tf.train.MonitoredSession(self.session, [*self.hooks, *hooks]))
             while not session.should_stop():
@@ -149,11 +149,11 @@ class _Graph(NamedTuple):
 
 
 class LocalEstimator(ReplicatedEstimator):
-    """A TPUEstimator without a TPU, whose graphs and sessions of training and of evaluation live until `release`.
+    """A TPUEstimator without a TPU that keeps its graphs and sessions of training and evaluation until `release`.
 
-    A call of `train` continues with the weights and the input of the call before, which must have saved the weights. A
-    call of `evaluate` restores its checkpoint. The input function of the first call of each serves all later ones.
-    Saving, summaries and the check of the loss are up to the hooks.
+    `train` continues with the weights and the input of its previous call, which must have saved the weights. `evaluate`
+    restores its checkpoint. Each of the two uses the input function of its first call in all later calls. Hooks save
+    checkpoints, write summaries and check the loss.
     """
 
     def __init__(self, strategy: Optional[tf.distribute.Strategy] = None, **arguments: Any):
@@ -180,7 +180,7 @@ class LocalEstimator(ReplicatedEstimator):
 
     def _train_model_default(self, input_fn: Callable[..., Any], hooks: List[Any], saving_listeners: Any) -> Any:
         if not self._training:
-            # Builds the graph, in which it calls the method below.
+            # Builds the graph, and calls `_train_with_estimator_spec` in it.
             return super()._train_model_default(input_fn, hooks, saving_listeners)
         return self._training.run(hooks)
 
@@ -202,7 +202,8 @@ class LocalEstimator(ReplicatedEstimator):
             estimator_spec.train_op,
             strategy=self._train_distribution,
         )
-        # The hooks of the input start it: TensorFlow keeps megabytes of each start until the session is closed.
+        # Only the first run has the hooks that start the input: TensorFlow keeps megabytes per start until the session
+        # is closed.
         return self._training.run([*worker_hooks, *hooks])
 
     def _evaluate_build_graph(
@@ -212,13 +213,13 @@ class LocalEstimator(ReplicatedEstimator):
             scaffold, update_op, metrics, own_hooks = super()._evaluate_build_graph(input_fn, [], checkpoint_path)
             config = tf.ConfigProto()
             config.CopyFrom(self._session_config)
-            # Unlike a training step, an evaluation becomes faster, by 3 to 8 %.
+            # Rewriting the graph makes an evaluation 3 to 8 % faster, but not a training step.
             config.graph_options.rewrite_options.disable_meta_optimizer = False
             session = _Session(scaffold, config, self._master)
             own_hooks = [_BegunOnce(hook) for hook in own_hooks]
             graph = tf.get_default_graph()
             self._evaluation = _Graph(graph, session, own_hooks, update_op, metrics, self._eval_distribution)
-        # Estimator hands these on to the method below; only the hooks are new in each evaluation.
+        # Estimator passes these values to `_evaluate_run`; only the hooks are new in each evaluation.
         return None, None, None, hooks
 
     def _evaluate_run(

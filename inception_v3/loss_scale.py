@@ -4,9 +4,9 @@ Micikevicius et al., "Mixed Precision Training", section 3.2. The loss is multip
 backpropagation, and the gradients are divided by it, which is exact. If a gradient overflows, the step leaves weights
 and optimizer as they are, and the scale is halved; after `GROWTH_STEPS` steps without an overflow it is doubled.
 
-TensorFlow's `MixedPrecisionLossScaleOptimizer` does not count a skipped step as a step. Here it is one: its batch is
-used, and the learning rate moves on, so that the step still determines the position in the data. Skipped steps are
-counted. The state is in the checkpoint, but a checkpoint without it, of another precision, can be restored, too.
+TensorFlow's `MixedPrecisionLossScaleOptimizer` does not count a skipped step as a step. Here it counts: its batch is
+used, and the learning rate advances, so that the step still determines the position in the data. The number of skipped
+steps is recorded. Checkpoints contain the state, but one of another precision, without the state, can also be restored.
 """
 
 from typing import Any, NamedTuple, Optional
@@ -19,7 +19,7 @@ GREATEST_SCALE = 2.0**24
 # Steps without an overflow after which the scale is doubled.
 GROWTH_STEPS = 2000
 
-# A collection: the variables of the state, which a checkpoint need not have.
+# The collection of the variables of the state, which a checkpoint may lack.
 VARIABLES = 'loss_scale_variables'
 
 
@@ -42,7 +42,7 @@ def minimize(
 ) -> tf.Operation:
     """Like `optimizer.minimize`, with the loss scaled; a step whose gradients overflow changes no weight.
 
-    At a scale of 1 every step is applied: no smaller scale would help, and the check of the weights ends the run.
+    At a scale of 1 every step is applied: a smaller scale would not help, and the check of the weights ends the run.
     """
     held = _make_state()
     scale, steady = tf.identity(held.scale), tf.identity(held.steady_steps)
@@ -81,7 +81,7 @@ def _make_state() -> State:
 
 
 class Saver(replicas.Saver):
-    """Saves all variables; restores also checkpoints without the state of loss scaling, which then starts anew."""
+    """Saves all variables; also restores checkpoints without the state of loss scaling, which is then reset."""
 
     def build(self) -> None:
         """Adds the operations to the graph, once it is complete; later calls do nothing."""

@@ -31,7 +31,7 @@ def main(argv: Sequence[str]) -> int:
         def end_process(error: CommandError) -> None:
             os._exit(program.fail(screen, str(error), error.exit_code))
 
-        # Afterwards, TensorFlow must not act on it by itself.
+        # Removed, because TensorFlow must not act on it by itself.
         tf_config = os.environ.pop('TF_CONFIG', '')
         with channel.opened(flags.place_of(argv, tf_config), end_process) as workers:
             command_line = flags.parse(argv, tf_config=tf_config)

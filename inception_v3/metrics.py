@@ -44,7 +44,7 @@ def evaluation_metrics(labels: tf.Tensor, logits: tf.Tensor) -> Dict[str, Metric
         images, counted = total('images', tf.cast(is_real, tf.int64))
         weights = tf.cast(is_real, tf.float32)
 
-        # Unlike those of `tf.metrics.mean`, these means have one count.
+        # Unlike means by `tf.metrics.mean`, these share one count.
         def mean(name: str, values: tf.Tensor) -> Metric:
             summed, update = total(name, tf.cast(values, tf.float32) * weights)
             return replicas.merged(_ratio, summed, images), update
@@ -67,7 +67,7 @@ def names_of(classes: tf.Tensor, class_names: Sequence[str], num_classes: int) -
     Args:
       classes: int32 or int64, of any shape.
       class_names: the names by label.
-      num_classes: the classes of the network; those beyond the data set's have an empty name.
+      num_classes: the number of classes of the network; classes beyond `class_names` have an empty name.
 
     Returns:
       A string tensor of the same shape.

@@ -21,7 +21,7 @@ from inception_v3.config import Config, ConfigError
 
 CONFIG_FILE = 'config.json'
 BEST_FOLDER = 'best'
-# Characters of a value in a list of differences.
+# Longest value that a list of differences shows in full, in characters.
 _LONGEST_VALUE = 4096
 # TensorFlow's name of the list of checkpoints.
 LIST_FILE = 'checkpoint'
@@ -57,7 +57,7 @@ def absolute(folder: str) -> str:
 def check_writable(flag: str, folder: str) -> None:
     """Creates the folder that a flag names, and checks that files in it can be written, read and removed.
 
-    A run calls this before it spends hours on results for this folder. If it fails, a ConfigError names the flag, or an
+    A run calls this before it spends hours on results for this folder. Raises a ConfigError that names the flag, or an
     UnreachableError if the store cannot be reached.
     """
     probe = os.path.join(folder, f'.probe-{os.getpid()}')
@@ -114,7 +114,7 @@ def latest_checkpoint(model_dir: str) -> Optional[str]:
     """The path of the newest checkpoint in a folder; None if the folder has none.
 
     Raises:
-      CheckpointError: the list of checkpoints, the file `checkpoint`, is damaged; or files of the newest are missing.
+      CheckpointError: the list of checkpoints, the file `checkpoint`, is damaged; or the newest one lacks files.
       RemoteError: access is denied, or the store cannot be reached.
     """
     path = os.path.join(model_dir, LIST_FILE)
@@ -133,7 +133,7 @@ def latest_checkpoint(model_dir: str) -> Optional[str]:
 
 
 def newest_checkpoint(model_dir: str) -> str:
-    """As `latest_checkpoint`; a folder without a checkpoint is an error."""
+    """Like `latest_checkpoint`, but raises CheckpointError if the folder has no checkpoint."""
     checkpoint = latest_checkpoint(model_dir)
     if not checkpoint:
         raise CheckpointError(f'{model_dir}: contains no checkpoint.')
@@ -272,7 +272,7 @@ def digest_of_index(checkpoint: str) -> str:
 
 
 def digest_of_checkpoint(checkpoint: str) -> str:
-    """The digest of all variables in a checkpoint. It equals `digest_of_values` of what was saved."""
+    """The digest of all variables in a checkpoint. It equals `digest_of_values` of the saved values."""
     reader = tf.train.load_checkpoint(checkpoint)
     return digest_of_values({name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()})
 

@@ -36,8 +36,8 @@ def inception_model_fn(
       features: a batch from the input pipeline; for prediction, images as `Infeed.received` returns them.
       labels: int32 [batch], in evaluation `config.PADDING_LABEL` for padding; None for prediction.
       mode: one of `tf.estimator.ModeKeys`.
-      params: `config` is the run's `Config`; without it, the documented defaults hold, on the device that TPUEstimator
-        names by `use_tpu`. `class_names`, optional, are the names of the classes by label.
+      params: `config` is the run's `Config`; without it, the documented defaults apply, on the device that
+        TPUEstimator's `use_tpu` selects. `class_names`, optional, are the names of the classes by label.
     """
     config: Config = params.get('config') or Config(use_tpu=params.get('use_tpu', True))
     class_names: Sequence[str] = params.get('class_names', ())
@@ -109,7 +109,7 @@ def total_loss(
 
     Mean softmax cross-entropy with labels smoothed by `label_smoothing` (0.1), plus 0.4 times the same for the
     auxiliary logits, plus `weight_decay` (4e-5) times half the sum of squares of the weights in the collection WEIGHTS:
-    those of convolutions and dense layers, without biases and batch normalization, and without frozen ones.
+    the weights of convolutions and dense layers that are not frozen, without biases and batch normalization.
 
     With `class_weights`, the cross-entropies of an image are multiplied by the weight of its label. The mean still
     divides by the number of images, not by the sum of their weights, so that the mean over the replicas equals the mean
@@ -200,7 +200,7 @@ def _prediction(logits: tf.Tensor, config: Config, class_names: Sequence[str]) -
     predictions = {'classes': tf.argmax(logits, axis=1), 'probabilities': tf.nn.softmax(logits)}
     outputs = dict(predictions)
     if class_names:
-        # Only an export output: a TPU returns numbers alone.
+        # Only in exports: a TPU returns nothing but numbers.
         outputs['class_names'] = metrics.names_of(predictions['classes'], class_names, config.num_classes)
 
     def scaffold_fn() -> tf.train.Scaffold:

@@ -10,9 +10,10 @@ from tensorflow.python.training import slot_creator
 from compat.errors import CheckpointError
 from inception_v3 import replicas
 
-# The end of the name of a variable's average in a checkpoint.
+# The suffix of the names of averages in a checkpoint.
 SUFFIX = '/ExponentialMovingAverage'
-# The collection of a graph's saver that restores averages. TensorFlow warns about collections that it cannot write.
+# The collection of a graph's saver that restores averages; registered, because TensorFlow warns about collections that
+# it cannot write.
 _SAVERS = 'averaging_savers'
 ops.register_proto_function(_SAVERS, tf.train.SaverDef, tf.train.Saver.to_proto, tf.train.Saver.from_proto)
 
@@ -38,7 +39,7 @@ def update_averages(decay: float, global_step: tf.Tensor, frozen: Sequence[tf.Va
         with replicas.on_first():
             for each in frozen:
                 variable = replicas.copies(each)[0]
-                # A run that is resumed with other frozen layers has averages that lag behind.
+                # If a run is resumed with other layers frozen, their averages still lag behind.
                 updates.append(_create_average(variable).assign(variable, read_value=False))
             # A variable may be in both collections.
             for each in collections.OrderedDict.fromkeys([*tf.trainable_variables(), *tf.moving_average_variables()]):
@@ -58,7 +59,7 @@ def _create_average(variable: tf.Variable) -> tf.Variable:
     conditional for each variable: an eighth of a training graph's operations.
     """
     with tf.init_scope():
-        # The initial value alone would be drawn a second time.
+        # The variable is read, because its initial value would be drawn a second time.
         with tf.control_dependencies([variable.initializer]):
             first = variable.read_value()
         # A strategy cannot place a variable beside one copy of another variable.

@@ -71,20 +71,20 @@ _REVNET: Dict[str, Any] = {
     'learning_rate_decay': 0.1,
     'label_smoothing': 0.0,
     'moving_average': False,
-    # The default of Keras, which the document's program leaves as it is.
+    # The default of Keras, which the document's program keeps.
     'batch_norm_decay': 0.99,
 }
 # Paper and programs: 80,000 steps of 100 images; 0.1, divided by 10 at steps 40,000 and 60,000; weight decay 2e-4.
 _REVNET_CIFAR: Dict[str, Any] = {
     **_REVNET,
-    # Eight cores cannot share 100 images. On a TPU, the document's program takes 1,024 instead, with the same rates.
+    # Eight cores cannot share 100 images. On a TPU, the document's program uses batches of 1,024, with the same rates.
     'use_tpu': False,
     'num_train_images': 50000,
     'num_eval_images': 10000,
     'num_classes': 11,
     'height': 32,
     'width': 32,
-    # As in the document's program (cifar_input.py): padded by 4 pixels in all, cut out at random and flipped.
+    # As in the document's program (cifar_input.py): padded by 4 pixels in all, cropped at random and flipped.
     'preprocessing': 'cifar',
     'crop_padding': 2,
     'train_batch_size': 100,
@@ -98,9 +98,9 @@ _REVNET_CIFAR: Dict[str, Any] = {
     'train_steps_per_eval': 500,
 }
 # Paper and programs: 600,000 steps of 256 images; 0.1, divided by 10 at steps 160,000, 320,000 and 480,000; weight
-# decay 1e-4. Images are preprocessed as for Inception, colours included: the default here, and the paper's choice. The
-# document's program has ResNet's preprocessing instead, without colours. Epochs are whole here: the rate falls at the
-# steps 160,146, 320,292 and 480,438.
+# decay 1e-4. Images are preprocessed as for Inception, with distorted colours: the default here, and the choice of the
+# paper. The document's program uses ResNet's preprocessing instead, without distorted colours. Epochs are whole numbers
+# here: the rate falls at the steps 160,146, 320,292 and 480,438.
 _REVNET_IMAGENET: Dict[str, Any] = {
     **_REVNET,
     'height': 224,
@@ -110,7 +110,7 @@ _REVNET_IMAGENET: Dict[str, Any] = {
     'step_epochs': '32,64,96',
     'weight_decay': 1e-4,
     'train_steps': 600000,
-    # The value of the document's program, and the interval of the authors' program.
+    # The batch size of the document's program, and the interval of the authors' program.
     'eval_batch_size': 256,
     'train_steps_per_eval': 5000,
 }
@@ -134,12 +134,12 @@ _FEW_IMAGES: Dict[str, Any] = {
     'use_tpu': False,
     'train_batch_size': 32,
     'eval_batch_size': 64,
-    # A crop of a twentieth of a photograph often misses its subject, which few images cannot make up for.
+    # A crop of a twentieth of a photograph often misses its subject, and few images cannot make up for that.
     'crop_area_min': 0.5,
-    # It regularizes long trainings, and a SavedModel has no weights for it.
+    # The head regularizes long trainings, and a SavedModel has no weights for it.
     'auxiliary_head': False,
     'moving_average_decay': 0.99,
-    # It ends at 0 for any number of epochs.
+    # The cosine ends at 0 for any number of epochs.
     'schedule': 'cosine',
     'train_steps': 1000,
     'train_steps_per_eval': 250,
@@ -149,14 +149,14 @@ _FEW_IMAGES: Dict[str, Any] = {
 PRESETS: Dict[str, Dict[str, Any]] = {
     'imagenet': {},
     'imagenet_large_batch': _imagenet_in_batches_of(4096),
-    # Fewer steps between evaluations would leave initial values in the averages of the first one.
+    # With fewer steps, the averages of the first evaluation would still contain the weights' initial values.
     'imagenet_batch_8192': _imagenet_in_batches_of(8192, train_steps_per_eval=1000),
     'imagenet_batch_16384': _imagenet_in_batches_of(16384, train_steps_per_eval=1000),
     'imagenet_v2_128': _imagenet_in_batches_of(4096, 32),
     # A TPU pads batches of fewer than 8 images a core.
     'imagenet_v2_512': _imagenet_in_batches_of(16384, 32, train_steps_per_eval=1000, eval_batch_size=4096),
-    # The same section, plus label smoothing. Its training images are cropped at random and flipped; their colours are
-    # not distorted.
+    # Goyal et al., section 5.1, plus label smoothing. Training images are cropped at random and flipped; their colours
+    # are not distorted.
     'resnet50_imagenet': {
         **_RESNET,
         'height': 224,
@@ -175,7 +175,7 @@ PRESETS: Dict[str, Dict[str, Any]] = {
     # batches per core (128 and 64), epochs with an evaluation after each, bfloat16, the shuffle buffer of 10,000, the
     # padding by 4 pixels, and the log's 10 steps. The other values were chosen here: they are those of
     # resnet50_imagenet, except for a cosine schedule after one epoch of warm-up. An epoch has 312.5 steps: evaluations
-    # come at its end, or up to five steps later. NUM_WORKERS=8 is published with two meanings; here, a host reads 8
+    # come at its end, or up to five steps later. The example uses NUM_WORKERS=8 with two meanings; here, a host reads 8
     # files at a time.
     'cifar10_stream': {
         **_RESNET,
@@ -217,7 +217,7 @@ PRESETS: Dict[str, Dict[str, Any]] = {
         'eval_batch_size': 128,
         'height': 75,
         'width': 75,
-        # A flipped or cut digit may be another digit, or none; and the digits are grey.
+        # A flipped or cropped digit may be another digit, or none; and the digits are grey.
         'random_flip': False,
         'crop_area_min': 0.7,
         'crop_aspect_ratio_max': 1.2,
@@ -230,7 +230,7 @@ PRESETS: Dict[str, Dict[str, Any]] = {
         'export_dir': 'runs/digits/export',
         # The documented rate is too high for so few images: some runs end below 95 %.
         'learning_rate': 0.06,
-        # These 750 steps are as accurate as 1,500 without a warm-up, with colour and averages of 200 steps
+        # These 750 steps are as accurate as 1,500 without a warm-up, with distorted colours and averages over 200 steps
         # (docs/measurements).
         'use_learning_rate_warmup': True,
         'cold_epochs': 1,
@@ -262,12 +262,12 @@ PRESETS: Dict[str, Dict[str, Any]] = {
 
 # Values that follow from the number of training images.
 
-# The flags that count epochs, by the flags of steps that they replace.
+# The flags in epochs, by the flags in steps that they replace.
 EPOCHS = {'train_steps': 'train_epochs', 'train_steps_per_eval': 'epochs_per_eval'}
-# The preset own_images, for numbers of training images below a limit: the factor on the channels, and the height
-# and width in pixels.
+# The sizes of the preset own_images: an upper limit of the number of training images, the factor on the channels, and
+# the height and width in pixels.
 _SIZES = ((5_000, 0.25, 96), (50_000, 0.5, 160), (float('inf'), 1.0, 224))
-# Images that training uses: at least this many, however few there are, and each image this many times.
+# Training uses at least this many images in total, and each image at least this many times.
 _IMAGES_SEEN, _EPOCHS = 32_000, 20
 _EVALUATIONS = 4
 # Images over which the moving statistics of batch normalization average.
@@ -275,7 +275,7 @@ _STATISTICS_IMAGES = 1280
 
 
 def steps_of(epochs: float, images: int, batch_size: int) -> int:
-    """The steps that take a number of epochs, rounded up to whole steps."""
+    """The number of steps in a number of epochs, rounded up."""
     # Without the rounding, 0.1 epochs of 1,000 images in batches of 10 would take 11 steps.
     return max(1, math.ceil(round(epochs * images / batch_size, 6)))
 

@@ -1,8 +1,7 @@
 """Operations between the replicas of a step: copies of the network on several devices, by `tf.distribute`.
 
 The functions are for a model function, which `tf.distribute` calls once for each replica, each time on a thread of its
-own. With one replica, or on a TPU, whose cores have operations of their own, they do what the model function would do
-without them.
+own. With one replica, or on a TPU, whose cores have operations of their own, they are the plain operations.
 """
 
 import contextlib
@@ -13,7 +12,7 @@ from compat import tf  # isort: skip
 from tensorflow.python.distribute import numpy_dataset
 from tensorflow.python.framework import ops
 
-# Variables whose copies differ between replicas. Checkpoints have the first one's.
+# Variables whose copies differ between replicas. Checkpoints have the first copy.
 FIRST_IS_KEPT = {
     'synchronization': tf.VariableSynchronization.ON_READ,
     'aggregation': tf.VariableAggregation.ONLY_FIRST_REPLICA,
@@ -109,7 +108,7 @@ def custom_gradient(
         def of_all(operation: tf.Operation, *gradients: tf.Tensor) -> List[Any]:
             return [*([None] * len(results)), *of_inputs(*gradients[: len(results)])]
 
-        # A tape ignores the override, and takes the sums over the replicas in the function for constants.
+        # A tape ignores the override, and treats sums over the replicas in the function as constants.
         with stop_recording(), tf.get_default_graph().gradient_override_map({'IdentityN': name}):
             outputs = tf.identity_n([*results, *inputs])[: len(results)]
         record_operation(name, outputs, inputs, of_inputs)
@@ -130,7 +129,7 @@ def merged(function: Callable[..., Any], *values: Any) -> Any:
 
 
 def add_one(step: tf.Variable, name: Optional[str] = None) -> tf.Operation:
-    """Adds 1 to a variable of all replicas."""
+    """Adds 1 to a variable on all replicas."""
     if not are_several():
         return tf.assign_add(step, 1, name=name).op
     extended = tf.distribute.get_strategy().extended

@@ -2,8 +2,7 @@
 
 `check` is called when a command line is parsed, and again when its configuration is fitted to the data set. The bounds
 of single values are in `config`; values with a form of their own, such as addresses and lists of epochs, are checked
-here. Only flags that were given can contradict each other by having no effect: defaults and the values of a preset are
-never refused for that.
+here. Only flags that were given are refused for having no effect; defaults and the values of a preset never are.
 """
 
 import dataclasses
@@ -419,7 +418,7 @@ def _of_given(config: Config, given: AbstractSet[str]) -> Iterator[str]:
 
 
 def problems_with_data_set(config: Config, given: AbstractSet[str]) -> Iterator[str]:
-    """Messages about flags that contradict the sizes of the data set, which the configuration has."""
+    """Messages about flags that contradict the sizes of the data set in the configuration."""
     if config.mode != 'train' and config.eval_total_size > config.num_eval_images and 'eval_total_size' in given:
         yield (
             f'--eval_total_size={config.eval_total_size}: there are {config.num_eval_images:,} validation images '

@@ -22,8 +22,8 @@ def session_config(config: Config) -> tf.ConfigProto:
     )
     accelerator.set_devices(session, config)
     rewriting = session.graph_options.rewrite_options
-    # On a CPU, TensorFlow's graph optimizer makes no training step faster (docs/measurements.md). It works through the
-    # whole graph for each different request to a session: to initialize, save, train, …
+    # On a CPU, TensorFlow's graph optimizer makes no training step faster (docs/measurements.md). It processes the
+    # whole graph for each kind of request to a session: to initialize, save, train, …
     rewriting.disable_meta_optimizer = not (config.use_tpu or accelerator.on_gpu(config))
     if config.seed is not None:
         # This optimization merges additions into one AddN, whose order of additions varies.
@@ -69,7 +69,7 @@ def dropout_for(config: Config) -> layers.Dropout:
         number = tf.constant(_number_for(tf.get_variable_scope().name, config))
         step = tf.cast(tf.train.get_or_create_global_step(), tf.int32)
         replica = gen_xla_ops.xla_replica_id() if config.use_tpu else replicas.number()
-        # A core draws the numbers of its own images only; those of a global batch may exceed its memory.
+        # A core draws numbers for its own images only; the numbers for a global batch may exceed its memory.
         draws = uniform_rows((number, step), replica * images + tf.range(images), inputs.shape[1:].num_elements())
         kept = tf.reshape(draws < keep, inputs.shape)
         return inputs * tf.cast(kept, inputs.dtype) * (1 / keep)

@@ -1,7 +1,7 @@
 """A run: training and evaluation in cycles, training alone, or evaluation of another run's checkpoints.
 
-Each cycle trains `--train_steps_per_eval` steps, evaluates the checkpoint that it ends with, and keeps it if it is the
-best so far. In the end, the run exports a SavedModel. The same command resumes an interrupted run.
+Each cycle trains `--train_steps_per_eval` steps, evaluates the last checkpoint, and keeps it if it is the best so far.
+At the end, the run exports a SavedModel. The same command resumes an interrupted run.
 
 `Run` has the loop, in a guard (`run.guard`); `run.trainer.Trainer` trains the steps of a cycle, and
 `run.evaluator.Evaluator` evaluates a checkpoint.
@@ -47,12 +47,12 @@ from inception_v3.run.workers import Workers
 if TYPE_CHECKING:
     from inception_v3.machines.channel import Channel
 
-# While the run waits for a new checkpoint: seconds between checks that the list of checkpoints is readable.
+# Seconds between checks that the list of checkpoints is readable, while the run waits for a new checkpoint.
 _CHECK_INTERVAL = 60
 
 
 class Seen(NamedTuple):
-    """The surroundings of a run: its data set, None without a description; its device; and notes for its user."""
+    """The surroundings of a run: its data set, None if that has no description; its device; and notes for its user."""
 
     data_set: Optional[DatasetInfo]
     device: Device
@@ -97,7 +97,7 @@ class Run:
         Raises:
           ConfigError, DataError: the run cannot start.
           CommandError: a record, a checkpoint, a folder or a device cannot be used; training diverged; or SIGTERM or
-            Ctrl-C ended it. The message names the checkpoint that is kept.
+            Ctrl-C ended the run. The message names the checkpoint that is kept.
         """
         began, config, screen, workers = time.monotonic(), self._config, self._screen, self._workers
         seen = self.check()
@@ -152,7 +152,7 @@ class Run:
         return evaluation
 
     def _end_cycle_of_earlier_command(self, evaluator: Evaluator) -> Evaluation:
-        """Evaluates the checkpoint that a cycle ended with, unless the earlier command has recorded its evaluation."""
+        """Evaluates the last checkpoint of a cycle, unless the earlier command has recorded its evaluation."""
         checkpoint = self._workers.newest_checkpoint()
 
         def recorded_values() -> Optional[Dict[str, Any]]:
@@ -163,7 +163,7 @@ class Run:
         if not values:
             return evaluator.evaluate(checkpoint)
         recorded = Evaluation(**{**values, 'changed': tuple(values['changed'])})
-        # The earlier command may have been killed between recording and keeping.
+        # The earlier command may have been killed after it recorded the evaluation and before it kept the checkpoint.
         evaluator.keep(checkpoint, recorded)
         return recorded
 
@@ -191,7 +191,7 @@ class Run:
             config.model_dir,
             min_interval_secs=config.min_eval_interval,
             timeout=_CHECK_INTERVAL if config.eval_timeout is None else config.eval_timeout,
-            # Without a function, the iterator ends after the timeout. 2.21 calls it after each checkpoint, too.
+            # Without a function, the iterator ends after the timeout. 2.21 also calls it after each checkpoint.
             timeout_fn=check_list if config.eval_timeout is None else None,
         ):
             evaluation = self._evaluate_if_there(evaluator, checkpoint) or evaluation

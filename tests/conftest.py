@@ -59,7 +59,7 @@ def pytest_configure_node(node: Any) -> None:
 def _default_signals() -> None:
     """Restores the default handling of signals that this process was started to ignore, for the tests' processes.
 
-    An ignored signal stays ignored in new processes; one that Python handles has the default handling there.
+    An ignored signal stays ignored in new processes; a signal that Python handles has the default handling there.
     """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -144,7 +144,7 @@ def pytest_ignore_collect(collection_path: pathlib.Path, config: Any) -> Optiona
 
 @pytest.hookimpl(wrapper=True)
 def pytest_pycollect_makeitem() -> Generator[None, Any, Any]:
-    """Refuses a file if one of its tests has a marker that its text lacks: an error, which pytest-xdist shows."""
+    """Refuses a file if a test has a marker that the file's text lacks, with an error that pytest-xdist shows."""
     made = yield
     for item in made if isinstance(made, list) else ():
         for marker in MARKERS:

@@ -171,7 +171,7 @@ def test_check_data__names_validation_files_that_are_training_files(tmp_path: pa
     for patterns in ('train-*', f'{tmp_path}/copy'):
         (note,) = data_set.check_data(dataclasses.replace(config, eval_files=patterns))
         assert '1 of these 1 files are also training files, which overstates the accuracy: ' in note
-    # Without a description, only the other split tells where labels begin.
+    # Without a description, only the other split shows where labels begin.
     for split, first in (('train', 1), ('validation', 0)):
         examples = [image_example.make_example(b'a', 'JPEG', first + n, '', 1, 1, '') for n in range(3)]
         write_records(tmp_path / 'b', split, [example.SerializeToString() for example in examples])
@@ -436,7 +436,7 @@ def test_own_images__given_flags_stay_and_others_follow_from_them(tmp_path: path
     # Averages over the last tenth of the steps, and so do moving statistics: 1,280 images would be more than that.
     assert (config.train_steps_per_eval, config.moving_average_decay, config.batch_norm_decay) == (25, 0.9, 0.9)
     assert config.eval_batch_size == 64
-    # Each replica has as many images.
+    # All replicas have the same number of images.
     config = of_images(tmp_path, 81, 41, '--num_gpus=3')
     assert (config.train_batch_size, config.eval_batch_size) == (33, 42)
     with pytest.raises(ConfigError, match=r'--profile_steps=981,982: .*up to --train_steps=970'):
@@ -454,7 +454,7 @@ def test_check_files__compares_records_and_files_with_a_description(folder: str)
     for files in ([1], [0, 1]):
         info = dataclasses.replace(MINE, validation_images=1, validation_records_per_file=files)
         info.write(folder)
-        # Missing files, which their names show, are another note.
+        # Missing files, which the names reveal, get another note.
         assert len(data_set.check_files(config, 'validation', validation)) == len(files) - 1
 
 

@@ -151,7 +151,7 @@ def test_max_bad_records__skips_and_names_bad_records(
     allowed = dataclasses.replace(config, data_dir=bad_dir, max_bad_records=4, model_dir=str(tmp_path / 'model'))
     folder = tmp_path / 'model' / 'bad_records' / 'validation'
     for _ in range(2):
-        # A second pass meets the same records, which count once.
+        # A second pass reads the same records, which count once.
         (images, labels), *_ = read(allowed, False, 8)
         assert labels.tolist() == [1, 1, 1, 1, *[PADDING_LABEL] * 4]
         assert (images[:4] == images[0]).all() and images[0].any() and not images[4:].any()

@@ -76,6 +76,6 @@ def test_commands__answer_at_once() -> None:
         assert found == code and text in answer, (arguments, answer)
         if arguments[1:] == ['--help']:
             wide = [line for line in answer.splitlines() if len(line) > 80 and ' ' in line.strip()]
-            # Someone who installed the program by pip has no files of the project.
+            # A user who installed the program by pip has none of the project's files.
             files = re.findall(r'\./run\b|docs/\S*|\S*README\S*|(?<!prepare)\.py\b|requirements\S*', answer)
             assert not wide and not {*files} - FILES_OF_EXPORTS, (arguments, wide, files)

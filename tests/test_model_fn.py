@@ -86,7 +86,7 @@ def test_loss__refuses_weights_of_another_number_of_classes() -> None:
 
 
 def test_transpose_enabled__gives_the_same_loss(one_layer: None) -> None:
-    # The layer has 3 x 3 windows, which see the order of the axes.
+    # The layer has 3 x 3 windows, whose results depend on the order of the axes.
     def loss(config: Config, images: np.ndarray) -> float:
         with tf.Graph().as_default(), plain_session() as session:
             spec = build(config, MODES.EVAL, images)

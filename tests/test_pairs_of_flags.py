@@ -116,7 +116,7 @@ def short(monkeypatch: Any) -> None:
             build: Any = functools.partial(revnet.revnet, revnet.REVNET_38._replace(units=(1,), depths=(32,)))
         elif name == 'resnet50':
             monkeypatch.setattr(resnet, 'STAGES', (resnet.Stage(1, 16, stride=1),))
-            build = functools.partial(network.build)  # Another network: sizes are kept by network.
+            build = functools.partial(network.build)  # A new function, because sizes are cached by function.
         else:
             build = TINY.build
         monkeypatch.setitem(NETWORKS, name, network._replace(build=build))

@@ -28,7 +28,7 @@ from tests.support.shared import once
 from tools.predict.classifier import of_saved_model
 
 pytestmark = pytest.mark.program
-# The batches that are compared: whether they are for training, and settings.
+# The compared batches: whether they are for training, and their settings.
 BATCHES: Dict[str, Any] = {
     'train, full colour': {'use_fast_color_distort': False, 'fast_mode': False},
     'train, vgg': {'preprocessing': 'vgg'},

@@ -31,7 +31,7 @@ EXTENSION_BYTES = 1 << 20
 PAX_RECORDS = 100
 
 # Types of members: regular files and hard links; members without content, whatever size their header claims; and
-# extension headers, which belong to the following member. A hard link is thus an empty file, which a sample refuses.
+# extension headers, which belong to the following member. A hard link is thus an empty file: its sample is unusable.
 REGULAR = b'\x00017'
 WITHOUT_DATA = b'123456'
 LONG_NAME = b'L'

@@ -2,7 +2,7 @@
 
 With `--transfer=float` the host sends finished images. With `--transfer=uint8` it sends resized images in bytes, and in
 training also the few numbers of each image's distortion; the device flips the images, distorts their colour and scales
-them. With the full colour distortion, the host does all but the scaling.
+them. With the full colour distortion, the host does everything except the scaling.
 """
 
 from typing import Any, Dict, Union
@@ -47,7 +47,7 @@ class Infeed:
         return self._to_bytes(self.preprocessing.unscaled(finished)) if self._sends_bytes else self._to_floats(finished)
 
     def as_evaluated(self, image: tf.Tensor) -> tf.Tensor:
-        """The network's input for an image as for `for_evaluation`, with the same rounding: float32."""
+        """The network's float32 input for an image as for `for_evaluation`, with the same rounding."""
         return self.preprocessing.finish(tf.floor(image + 0.5) if self._sends_bytes else image)
 
     def _to_floats(self, image: tf.Tensor) -> tf.Tensor:
@@ -65,10 +65,10 @@ class Infeed:
     # ---- On the device
 
     def received(self, features: Features, is_batch_last: bool) -> tf.Tensor:
-        """The finished images of a batch: [batch, height, width, 3], of `--precision`, or float32 from bytes.
+        """The finished images of a batch: [batch, height, width, 3], in `--precision`, or float32 if sent as bytes.
 
-        The features are a batch of the data above. `is_batch_last` says that the batch is the last axis of the images,
-        not the first.
+        The features are a batch of the data that the host sends. With `is_batch_last`, the batch is the last axis of
+        the images, not the first.
         """
         images = features[IMAGES] if isinstance(features, dict) else features
         if is_batch_last:

@@ -1,4 +1,4 @@
-"""The training records of a host in the order for a seed, as the input pipeline preprocesses them."""
+"""The training records of a host in the order for a seed, in the form that the input pipeline preprocesses."""
 
 import functools
 from typing import Callable, NamedTuple, Sequence
@@ -40,7 +40,7 @@ def group_for(batch: int, hosts: int, records: int) -> Group:
 
 
 def completed_steps(config: Config) -> tf.Tensor:
-    """The number of completed steps, int64 scalar, where a pipeline with a seed resumes; without a seed, 0.
+    """The number of completed steps, an int64 scalar, at which a pipeline with a seed resumes; without a seed, 0.
 
     It is the checkpoint's step: a session restores it before it initializes its iterators.
     """

@@ -29,7 +29,7 @@ class RecordPreprocessing:
     """Preprocesses the records of a split: with distortions in training, otherwise for evaluation.
 
     Attributes:
-      infeed: packs the images of the run; it has their preprocessing.
+      infeed: packs the images of the run; has their preprocessing.
     """
 
     def __init__(self, is_training: bool, config: Config):
@@ -44,7 +44,7 @@ class RecordPreprocessing:
     def draw(self, record: Record) -> DrawnRecord:
         """Parses a record, or a group of records, and draws the distortions.
 
-        Without a key, it draws from TensorFlow's generators.
+        Records without a key get numbers from TensorFlow's generators.
         """
         serialized = record.serialized
         preprocessing = self.infeed.preprocessing

@@ -4,7 +4,8 @@ In evaluation, and in training without a seed, unusable records are left out. In
 replaced, so that the other images of every batch stay the same: see `map_or_replace`.
 
 A graph cannot catch the failure of an operation, but a data set can ignore it. Setting up such a data set takes as long
-as several images, and only one data set is processed at a time. Therefore a data set handles a group of records.
+as preprocessing several images, and only one data set is processed at a time. Therefore a data set handles a group of
+records.
 """
 
 import os
@@ -64,7 +65,7 @@ def map_or_replace(
     """
     lanes, steps, width = tf.data.get_output_shapes(dataset).serialized.as_list()
     run = steps * width
-    # The images of a group come lane after lane, and leave step after step.
+    # The images of a group arrive lane by lane, and leave step by step.
     leaving = tf.reshape(tf.transpose(tf.reshape(tf.range(lanes * run), [lanes, steps, width]), [1, 0, 2]), [-1])
 
     def of_group(group: Record) -> Any:
@@ -118,7 +119,7 @@ def _replaced(usable: tf.Tensor, runs: int, run: int) -> tf.Tensor:
 
 
 def folder_of(config: Config, split: str) -> str:
-    """The folder of a split in model_dir: a file for each skipped record, named FILE@POSITION.
+    """The folder in model_dir with a file for each skipped record of a split, named FILE@POSITION.
 
     With several machines, the file contains the number of the worker that skipped the record last; otherwise it is
     empty.

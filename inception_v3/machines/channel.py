@@ -144,7 +144,7 @@ class Channel(abc.ABC):
         self._is_handled = False
         self._has_left = False
         self.has_begun = False
-        # Workers whose names had no address.
+        # Workers whose host names could not be resolved.
         self._unresolved: Set[int] = set()
         # The exit code and the text of this worker's end, or of another worker's end to be passed on.
         self._last_words: Optional[List[Any]] = None

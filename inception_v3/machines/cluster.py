@@ -1,6 +1,6 @@
 """The addresses of a run's machines, from `--worker_hosts` or from the environment variable TF_CONFIG.
 
-TF_CONFIG, which Kubeflow, Vertex AI and others set on each machine, is JSON of this kind:
+TF_CONFIG, which Kubeflow, Vertex AI and others set on each machine, is JSON like this:
 
     {"cluster": {"chief": ["A:2222"], "worker": ["B:2222", "C:2222"]}, "task": {"type": "worker", "index": 0}}
 
@@ -110,7 +110,7 @@ def _flags(values: Any) -> Dict[str, Any]:
         raise ValueError('"cluster" and "task" must be JSON objects')
     for name in (*values, *task):
         if name.lower() in _KEYS and name not in _KEYS:
-            # Each of several machines would train alone.
+            # Otherwise, each of several machines would train alone.
             raise ValueError(f'"{name}" must be written "{name.lower()}"')
     # Programs in Go write an empty list as null.
     cluster = {name: listed for name, listed in cluster.items() if listed not in (None, [])}
@@ -131,7 +131,7 @@ def _flags(values: Any) -> Dict[str, Any]:
         if values.get('cluster'):
             raise ValueError('"cluster" names no machine')
         if index != 0 or kind not in (None, *_KINDS):
-            # Each of several machines would train alone.
+            # Otherwise, each of several machines would train alone.
             raise ValueError(f'there is no "cluster", but {this_machine}')
         return {}
     tasks = [(name, number, address) for name in _KINDS for number, address in enumerate(_listed(cluster, name))]

@@ -20,7 +20,7 @@ from inception_v3.machines import cluster
 
 # Each machine is a separate job with one task, so that its devices have the same names as without other machines.
 _JOB = 'worker{}'
-# The numbers of the group of all machines, and of its first operation. TensorFlow's strategies number theirs from 1.
+# The numbers of the group of all machines, and of its first operation. TensorFlow's strategies count operations from 1.
 _GROUP, _FIRST_INSTANCE = 1, 1000
 _SUM = tf.distribute.ReduceOp.SUM
 
@@ -109,7 +109,7 @@ class _Sums(tf.distribute.CrossDeviceOps):
         return self._reduced(reduce_op, self._within.batch_reduce(_SUM, pairs, *options), pairs)
 
     def _reduced(self, reduce_op: Any, local: Sequence[Any], pairs: Any) -> List[Any]:
-        """The results of sums on this machine, for pairs of values and destinations."""
+        """The results over all machines, from the sums on this machine, for pairs of values and destinations."""
         totals = self._across([each.values[0] if hasattr(each, 'values') else each for each in local])
         if reduce_op != _SUM:
             replicas = self._machines * len(pairs[0][0].values)

@@ -1,4 +1,4 @@
-"""Keras' batch normalization with the moments of all cores of a TPU, for networks that are written with Keras."""
+"""Keras' batch normalization with moments over all cores of a TPU, for networks that are written with Keras."""
 
 from typing import Any, Tuple
 

@@ -20,7 +20,7 @@ from inception_v3.batch_norm import BatchNorm
 from inception_v3.networks import layers, reversible
 from inception_v3.networks.revnet import Architecture, Builder, revnet
 
-# Makes the normalization of training (True) or of evaluation, such as `lambda training: BatchNorm(training, 0.9)`.
+# Makes the normalization for training (True) or evaluation, such as `lambda training: BatchNorm(training, 0.9)`.
 NormMaker = Callable[[bool], layers.Norm]
 # The decay of Keras' batch normalization.
 DECAY = 0.99
@@ -115,7 +115,7 @@ class Residual(tf.keras.layers.Layer):
         """Computes y."""
         return self._output(x, training)
 
-    # Not on `call`: Keras would not see its argument `training` and the default.
+    # Not on `call`: Keras would not see the argument `training` and its default.
     @tf.autograph.experimental.do_not_convert
     def _output(self, x: tf.Tensor, training: bool) -> tf.Tensor:
         with self._own.scope(x.dtype):
@@ -129,8 +129,8 @@ class Residual(tf.keras.layers.Layer):
         too. The text's test also passes x, and expects two results; this form does not exist.
 
         Raises:
-          TypeError: there are three tensors.
-          ValueError: the block has not been called, and has no variables.
+          TypeError: three tensors are passed.
+          ValueError: the block has not been called, so that it has no variables.
         """
         if isinstance(training, (tf.Tensor, tuple, list)):
             raise TypeError(
@@ -186,14 +186,14 @@ class RevNet(tf.keras.Model):
 
         logits = self._logits(images, training, self._norm(training), chain)
         if training:
-            # The last normalization moves its statistics before these logits, not those of `compute_gradients`.
+            # The last normalization moves its statistics with these logits; `compute_gradients` moves none.
             self.add_update(logits)
         return logits, hidden
 
     def compute_gradients(
         self, hidden: Sequence[Any], labels: tf.Tensor, training: bool = True
     ) -> Tuple[List[tf.Tensor], tf.Tensor]:
-        """Computes the gradients of the cross-entropy by `trainable_variables`, and the cross-entropy.
+        """Computes the gradients of the cross-entropy with respect to `trainable_variables`, and the cross-entropy.
 
         `hidden` is the second result of `call`. The stem and the units that are not reversible are computed again, and
         so are all activations of the reversible units. Moving statistics do not change.

@@ -5,8 +5,8 @@ from typing import Any, Callable, NamedTuple, Tuple
 
 from compat import tf
 
-# The normalization and the convolution that a network is given. `batch_norm.BatchNorm.__call__` has the arguments of
-# the normalization, `conv2d` those of the convolution.
+# The normalization and the convolution that a network is given. The arguments of a normalization are those of
+# `batch_norm.BatchNorm.__call__`, and the arguments of a convolution are those of `conv2d`.
 Norm = Callable[..., tf.Tensor]
 Conv = Callable[..., tf.Tensor]
 # Arguments: tensor, probability that a value is kept, whether this is training. Returns a tensor.
@@ -35,7 +35,7 @@ NHWC = Layout('NHWC', 3, (1, 2))
 # Only GPUs have all kernels for this layout.
 NCHW = Layout('NCHW', 1, (2, 3))
 
-# The least number of channels after a depth multiplier.
+# The smallest number of channels with a depth multiplier.
 MIN_DEPTH = 16
 
 # He et al., "Delving Deep into Rectifiers", equation 10.

@@ -1,6 +1,6 @@
 """The networks that `--network` names. To add one, write it in a module, and add it here.
 
-This module needs no TensorFlow: the flag's choices, and the rules about the flags of networks, follow from it.
+This module needs no TensorFlow, because the choices of the flag and the rules about network flags follow from it.
 """
 
 from typing import Any, Callable, Dict, FrozenSet, NamedTuple

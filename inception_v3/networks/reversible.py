@@ -1,7 +1,7 @@
 """Reversible residual blocks: the backward pass recomputes their activations instead of storing them.
 
 Gomez, Ren, Urtasun & Grosse, "The Reversible Residual Network: Backpropagation Without Storing Activations", section 3.
-The code runs in graphs, in functions of graphs, and eagerly.
+The code runs in graphs, in graph functions, and eagerly.
 """
 
 import contextlib

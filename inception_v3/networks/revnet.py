@@ -34,8 +34,8 @@ class Architecture(NamedTuple):
 REVNET_38 = Architecture((3, 3, 3), (32, 64, 112), is_bottleneck=False)
 REVNET_110 = Architecture((9, 9, 9), (32, 64, 128), is_bottleneck=False)
 # 45.2 million parameters, the size of ResNet-101. REVNET_56, which is not in the table, has fewer layers, as ResNet-50
-# has fewer than ResNet-101. Its 9 units of six convolutions, the stem and the last layer are 56, as in the authors'
-# program. The TensorFlow program's configuration of that name has 2 units in its third stage, which makes 50.
+# has fewer than ResNet-101. Its 9 units of six convolutions, the stem and the last layer make 56 layers, as in the
+# authors' program. The TensorFlow program's configuration of that name has 2 units in its third stage, or 50 layers.
 REVNET_104 = Architecture((2, 2, 11, 2), (128, 256, 512, 832), is_bottleneck=True)
 REVNET_56 = REVNET_104._replace(units=(2, 2, 3, 2))
 

@@ -1,4 +1,4 @@
-"""Threefry: random bits as a function of a key and a counter, of operations that every device has.
+"""Threefry: random bits as a function of a key and a counter, made of operations that every device has.
 
 Salmon et al., "Parallel Random Numbers: As Easy as 1, 2, 3" (2011), section 4.1: two words of 32 bits, 20 rounds.
 Unlike TensorFlow's stateless operations, it can draw any part of a tensor alone: a core draws only the numbers of its
@@ -53,5 +53,5 @@ def _rotated_left(words: tf.Tensor, bits: int) -> tf.Tensor:
 
 
 def _shifted_right(words: tf.Tensor, bits: int) -> tf.Tensor:
-    """Shifts words right, filling with zeros; the operation itself repeats the sign."""
+    """Shifts words right, filling with zeros; TensorFlow's operation repeats the sign."""
     return tf.bitwise.bitwise_and(tf.bitwise.right_shift(words, bits), (1 << (_BITS - bits)) - 1)

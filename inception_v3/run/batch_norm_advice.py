@@ -5,7 +5,7 @@ from typing import Optional
 from inception_v3.batch_norm import groups_of
 from inception_v3.config import Config
 
-# The documented decay per step of one device.
+# The documented decay per step on one device.
 ONE_DEVICE_DECAY = 0.9997
 # Decays agree if their memories, 1 / (1 - decay) steps, differ by at most this fraction: 0.9976 is rounded from
 # 0.9997 ** 8.

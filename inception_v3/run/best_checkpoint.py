@@ -57,7 +57,7 @@ def read(model_dir: str) -> Optional[Best]:
 
 
 def keep(model_dir: str, checkpoint: str, evaluation: Evaluation) -> None:
-    """Keeps a checkpoint if its top-1 accuracy is higher than the kept one's. On a tie, the kept one stays.
+    """Keeps a checkpoint if its top-1 accuracy is higher than the kept one's. On a tie, the kept checkpoint stays.
 
     Only one process at a time may call this for a model_dir. If the checkpoint cannot be copied, the old version stays.
     """

@@ -44,7 +44,7 @@ def _names_in_list(model_dir: str) -> List[str]:
     prefix = os.path.join(model_dir, '')
     paths = [*state.all_model_checkpoint_paths, state.model_checkpoint_path]
     names = [path[len(prefix) :] if path.startswith(prefix) else path for path in paths]
-    # TensorFlow's list usually names the newest twice.
+    # TensorFlow's list usually names the newest checkpoint twice.
     return names[: names.index(names[-1]) + 1]
 
 
@@ -109,7 +109,7 @@ def set_aside(model_dir: str, step: int) -> None:
 
 
 def remove_leftovers(model_dir: str, of: str = 'a killed run') -> None:
-    """Removes the unfinished files of a killed run, among them checkpoints that were being written or removed.
+    """Removes the unfinished files of a killed run, including checkpoints that were being written or removed.
 
     The caller must hold the folder's lock. Complete checkpoints that are not in the list stay.
     """
@@ -135,11 +135,11 @@ def save(model_dir: str, step: int, write: Callable[[], None], written: Callable
     """Writes a checkpoint, reads it back, adds it to the list, and removes all but the newest five.
 
     If the process is killed at any moment, the newest listed checkpoint is complete. If the newest listed checkpoint
-    already has this step, nothing is written. A checkpoint from which the training began, and which has another name
-    or is elsewhere, stays in the list until there are five others; its files are never removed.
+    already has this step, nothing is written. If training began from a checkpoint with another name or in another
+    folder, that checkpoint stays in the list until there are five others; its files are never removed.
 
     `write` writes the checkpoint's files, without changing the list. If a value is not finite, the files are removed,
-    and NotFiniteError is raised. `written` is called after that, before the checkpoint is listed.
+    and NotFiniteError is raised. Otherwise `written` is called, before the checkpoint is listed.
     """
     name = f'{PREFIX}-{step}'
     listed = _names_in_list(model_dir)

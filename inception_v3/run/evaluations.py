@@ -129,7 +129,7 @@ def shows_top_5(num_classes: int) -> bool:
 
 
 def changed_since_training(config: Config, data_set: Optional[DatasetInfo], checkpoint: str) -> Tuple[str, ...]:
-    """The differences of an evaluation's settings and data set from those that a checkpoint was trained with.
+    """The differences between an evaluation's settings and data set and those that a checkpoint was trained with.
 
     Left out are settings that do not affect the result, and anything that is not recorded beside the checkpoint. Data
     sets are compared by content; by path only if the record lacks the content.

@@ -80,7 +80,7 @@ def remote_failures_explained(config: Config, screen: Screen) -> Iterator[None]:
 def disk_failures_explained(config: Config, screen: Screen) -> Iterator[None]:
     """Raises a CommandError about a full disk or a vanished folder, and removes half-written files.
 
-    The caller has locked model_dir.
+    The caller must have locked model_dir.
     """
     model_dir = str(config.model_dir)
     try:
@@ -206,8 +206,8 @@ def divergence_explained(config: Config) -> Iterator[None]:
 def diverged(error: DivergedError, config: Config, began_at: Optional[int] = None) -> CommandError:
     """The error that ends a diverged run. Sets the newest checkpoint aside if it may be the cause.
 
-    The only checkpoint is kept. A TPU shows only the loss of a loop's last step, so there the checkpoint that this
-    command began with, at step `began_at`, is kept, too.
+    A run's only checkpoint is kept. A TPU shows only the loss of a loop's last step; therefore, on a TPU, the
+    checkpoint that this command began with, at step `began_at`, is also kept.
     """
     model_dir, step, removed = str(config.model_dir), error.steps_before, ''
     newest = latest_checkpoint(model_dir)

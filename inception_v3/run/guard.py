@@ -72,7 +72,7 @@ def _check_places(model_dir: str) -> None:
 def _prepare_to_train(config: Config, data_set: Optional[DatasetInfo]) -> None:
     """Removes the leftovers of a killed run, and checks that the newest checkpoint is undamaged.
 
-    The checkpoint must have learned the same data set.
+    The checkpoint must have been trained on the same data set.
     """
     model_dir = str(config.model_dir)
     checkpoints.remove_leftovers(model_dir)

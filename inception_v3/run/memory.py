@@ -126,10 +126,11 @@ def _variables(config: Config, each: int = 1) -> int:
 def check_fits(config: Config, available: Optional[int] = None, eval_flag: str = 'eval_batch_size') -> None:
     """Checks that a run fits into this machine's memory. `preflight` checks a TPU's memory; a GPU's is not checked.
 
-    `available` are bytes, by default those that this process can still use; `eval_flag` sets `eval_batch_size`.
+    `available` is in bytes, by default the memory that this process can still use; `eval_flag` is the flag that sets
+    `eval_batch_size`.
 
     Raises:
-      ConfigError: it does not fit; the message names the flags.
+      ConfigError: the run does not fit; the message names the flags.
     """
     available = available_memory() if available is None else available
     if available is None or (config.use_tpu and not config.is_emulated) or accelerator.on_gpu(config):
@@ -223,7 +224,7 @@ def _left_in_cgroups(root: pathlib.Path) -> Iterator[int]:
             cached = 'total_inactive_file'
             if 'memory' not in controllers.split(','):
                 continue
-        # In a container, the path may be that of the host, and the limit is at the top.
+        # In a container, the path may be the host's, and the limit is at the top.
         folder = top / path.lstrip('/')
         for place in {top, folder, *(each for each in folder.parents if top in each.parents)}:
             limit, used = (_text(place / name).strip() for name in limits)

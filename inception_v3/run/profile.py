@@ -21,7 +21,7 @@ _WAIT = 'wait'
 # Work on a separate device.
 _DEVICE = 'device'
 
-# NAME:TYPE; a name of C++ has two colons.
+# NAME:TYPE; C++ names have two colons.
 _OPERATION = re.compile(r'(?P<name>[^:]+):(?P<type>\w+)')
 _ITERATOR = 'Iterator::'
 # Data sets that pass on the elements that other threads, or the data sets below them, prepare.
@@ -33,7 +33,7 @@ _WAITING = re.compile(
 _MAP = re.compile(r'(Parallel)?Map(AndBatch)?(V\d)?')
 # Preprocessing splits the groups whose records are drawn together; below that map, it forms them.
 _GROUPING = re.compile(r'(.*::)?Unbatch(::(Parallel)?Map(V\d)?)*(::Batch(V\d)?)?')
-# Operations that send batches to a TPU; an emulated one has queues.
+# Operations that send batches to a TPU; an emulated TPU has queues.
 _SENDING = re.compile(r'InfeedEnqueue\w*|QueueEnqueue\w*')
 
 # Gaps shorter than this fraction of the whole are not drawn.
@@ -60,7 +60,7 @@ class Profile(NamedTuple):
 
     Attributes:
       first: the first profiled step, counted from 1.
-      last: the last one.
+      last: the last profiled step.
       step_ms: the time from step to step.
       device_ms: the time in which the device computes.
       wait_ms: the time in which the device is idle and waits for a batch.

@@ -26,7 +26,7 @@ from inception_v3.run import versions
 STARTS_FILE, FIRST_STEPS_FILE = 'starts.jsonl', 'first_steps.json'
 # The number of recorded steps. A TPU returns to its host every --iterations steps; its first return is always recorded.
 FIRST_STEPS = 10
-# The settings of the place of a run and of its data set.
+# The settings of a run's devices, machines and data set.
 _OF_PLACE = cluster.OF_PLACE | {
     *('use_data', 'data_format', 'image_key', 'label_key', 'label_offset'),
     *('num_train_images', 'num_eval_images'),
@@ -37,7 +37,7 @@ class Start(NamedTuple):
     """A start of training: a line of `starts.jsonl`.
 
     Attributes:
-      step: the number of steps completed before.
+      step: the number of steps completed before this start.
       checkpoint: the path of the checkpoint that was resumed, relative to model_dir; empty at step 0.
       time: UTC, ISO 8601.
       command: the program and its arguments.

@@ -1,4 +1,4 @@
-"""Tests of the course of a run: which steps it trains to, and which checkpoints it evaluates, without training."""
+"""Tests of the course of a run, without training: the steps of its cycles, and the checkpoints that it evaluates."""
 
 import dataclasses
 import os

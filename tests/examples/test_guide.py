@@ -115,7 +115,7 @@ def test_guide_storage__shuffles_and_repeats_training_and_reads_validation_once(
         training = read(True, 2 * 1438)
         assert len(training) == 2 * 1438 and {*training} == {*stored(TRAIN)} and training[:1438] != training[1438:]
         assert sorted(read(False, 1000)) == sorted(stored(VALIDATION))
-    # Files and records in training, records alone in evaluation.
+    # Files and records are shuffled in training, only records in evaluation.
     operations = tf.get_default_graph().get_operations()
     buffers = [tf.get_static_value(each.inputs[1]) for each in operations if each.type.startswith('ShuffleDataset')]
     assert buffers == [config.initial_shuffle_buffer_size, 20, 20]

@@ -1,7 +1,7 @@
 """The Keras layers and models of RevNets, against NumPy and against ordinary backpropagation.
 
-They run eagerly and in a `tf.function`, in a process of its own: eager execution cannot be switched off again. In the
-graph of an Estimator they run here.
+They run eagerly and in a `tf.function` in a separate process, because eager execution cannot be switched off again; in
+the graph of an Estimator, they run here.
 """
 
 import json

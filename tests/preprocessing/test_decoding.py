@@ -133,7 +133,7 @@ def test_decode_crop__equals_a_crop_of_the_whole_image(kind: str) -> None:
 
 
 def test_decoding__refuses_a_truncated_file() -> None:
-    """Even for a crop of the first row, which is complete."""
+    """Truncated files are refused even for a crop of the first row, which is complete."""
     for kind in ('JPEG', 'progressive JPEG', 'PNG', 'GIF'):
         encoded = KINDS[kind]()
         for end in (0, len(encoded) // 10, int(0.99 * len(encoded)), -2 if kind != 'GIF' else 0):

@@ -63,7 +63,7 @@ def drawing(changes: Any) -> Callable[..., Any]:
     'changes', [{**FULL, 'use_annotated_bbox': True}, {'preprocessing': 'vgg'}, {'preprocessing': 'cifar'}], ids=str
 )
 def test_draw__depends_on_the_seed_alone(changes: Any) -> None:
-    """Not on parallelism, the order of images, the graph's seed or earlier draws."""
+    """Draws do not depend on parallelism, the order of images, the graph's seed or earlier draws."""
     seeds, build = seeds_of(5, 100), drawing(changes)
     drawn = draw_each(build, seeds)
     with_others = np.concatenate([seeds, seeds_of(6, 100)])[::-1]

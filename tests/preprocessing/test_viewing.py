@@ -106,7 +106,7 @@ def test_exif_orientation__is_found_in_usual_and_unusual_files() -> None:
 def test_exif_orientation__is_searched_in_ten_thousand_segments_at_most(monkeypatch: Any) -> None:
     assert viewing._SEARCHED == 10_000
     monkeypatch.setattr(viewing, '_SEARCHED', 100)
-    # A fill byte is one of them.
+    # A fill byte counts as a segment.
     assert orientations([in_jpeg(big(), before=b'\xff' * number) for number in (99, 100)]) == [6, 1]
     assert orientation(b'\xff\xd8' + b'\xff' * 100_000) == 1
 

@@ -21,7 +21,7 @@ CONFIG = Config(
     width=300,
     train_steps=12345,
     init_from='/me/photos-v3/',
-    # The place of the run, which the card does not show.
+    # Paths and addresses of the run, which the card does not show.
     model_dir='/runs/m',
     train_files='/me/*.tar',
     worker_hosts='a:1,b:1',

@@ -75,7 +75,7 @@ def test_changed_since_training__compares_data_by_content_before_paths(digits_di
         return changed_since_training(other, description_of(other), str(tmp_path / 'model.ckpt-7'))
 
     copy = str(tmp_path / 'copy')
-    # Without a record of the content.
+    # The run has no record of the content yet.
     assert changed(trained, data_dir=f'{digits_dir}/') == ()
     assert changed(trained, data_dir=copy) == (f'data_dir: {digits_dir} -> {copy}',)
     # The fingerprint is known even for a run that only trained.

@@ -149,7 +149,7 @@ def copy(here: str, kind: str) -> None:
 def connect(todo: Dict[str, Any]) -> None:
     """Runs the command of an SSH connection on the TPU VM.
 
-    `cut` breaks it after so many characters of its output; `again` repeats it after that, as gcloud does.
+    `cut` breaks the connection after that many characters of output; `again` then repeats the command, as gcloud does.
     """
     (command,) = [word.split('=', 1)[1] for word in CALL if word.startswith('--command=')]
     state = parse(read('node'))['state'] if os.path.exists('node') else 'NOT_FOUND'
@@ -212,7 +212,7 @@ def act(todo: Dict[str, Any], kind: str, here: str) -> None:
 
 
 def main(world: str) -> None:
-    """Does a call, whose words are `sys.argv`, in the folder of a `World`."""
+    """Performs the call in `sys.argv`, in the folder of a `World`."""
     here = os.getcwd()
     os.chdir(world)
     with open('log', 'a') as log:

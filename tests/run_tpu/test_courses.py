@@ -79,7 +79,7 @@ def loses_tpu(state: str = 'PREEMPTED') -> Answer:
 
 
 USUAL: Answer = {}
-# The usual answers to the first two questions: there is no TPU before its creation, and one after it.
+# The usual answers to the first two queries: no TPU exists before its creation, and one exists after it.
 ABSENT, READY = USUAL, USUAL
 # The command succeeds, but changes nothing.
 WITHOUT_EFFECT: Answer = {'node': {}}
@@ -212,7 +212,7 @@ ENDS = {
         says=KEPT,
         left='READY',
     ),
-    # The creation gets no answer; the TPU is visible only after the first question.
+    # The creation gets no answer; the TPU is visible only after the first query.
     'a TPU that appears after a failed creation is deleted': Course(
         {
             'create': [fails('ERROR: UNAVAILABLE')],

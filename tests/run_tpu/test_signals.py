@@ -43,7 +43,7 @@ def test_signal_in_training__stops_it_and_deletes_the_tpu(world: World, number: 
     for shell in ('/bin/sh', '/bin/bash') if number == signal.SIGINT else ('/bin/sh',):
         script = start(world, WAITS, shell)
         program = int(text_of(str(world.folder / 'waiting')))
-        if shell == '/bin/bash':  # As a terminal does for Ctrl-C.
+        if shell == '/bin/bash':  # A terminal sends Ctrl-C to the whole process group.
             os.killpg(script.pid, number)
         else:
             script.send_signal(number)

@@ -34,7 +34,7 @@ def values_of(network: Architecture, classes: int) -> Dict[str, np.ndarray]:
 
 @functools.lru_cache()
 def narrow() -> Weights:
-    """Inception v3 of few channels."""
+    """Inception v3 with few channels."""
     network = architecture.inception(NARROW)
     return Weights('a run', OURS, network, values_of(network, CLASSES), 'inception', depth_multiplier=NARROW)
 

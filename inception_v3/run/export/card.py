@@ -1,4 +1,4 @@
-"""The model card of an export: what it is, how it was made, how good it is, and what it is not for."""
+"""The model card of an export: its content, accuracy, data, flags and limits."""
 
 import math
 import os
@@ -44,7 +44,7 @@ def interval(right: int, images: int) -> str:
 
 
 def labels(class_names: Sequence[str], num_classes: int) -> str:
-    """The content of `labels.txt`: a line for each class, in the order of the logits; empty without a name."""
+    """The content of `labels.txt`: a line for each class, in the order of the logits; empty for an unnamed class."""
     names = [*class_names, *[''] * (num_classes - len(class_names))]
     return ''.join(f'{printable(" ".join(name.split()))}\n' for name in names)
 
@@ -52,7 +52,7 @@ def labels(class_names: Sequence[str], num_classes: int) -> str:
 def write(
     folder: str, name: str, contents: Sequence[str], config: Config, own: Origin, verified: str, learned: TrainedData
 ) -> None:
-    """Writes the card of an export into its folder, and `labels.txt`; the other arguments are those of `card`."""
+    """Writes the card of an export into its folder, and `labels.txt`; for the other arguments, see `card`."""
     write_whole(os.path.join(folder, CARD_FILE), card(name, contents, config, own, verified, learned))
     write_whole(os.path.join(folder, LABELS_FILE), labels(learned.class_names, config.num_classes))
 

@@ -45,7 +45,7 @@ def export_saved_model(
     A SavedModel carries its origin, the names of its classes and a model card, in `assets.extra`. If `export_dir`
     already has a SavedModel of the same checkpoint and settings, no other is made.
 
-    The signature `image_bytes` takes `image_bytes`, a batch of JPEG, PNG or one-frame GIF files (string [batch]), as
+    The signature `image_bytes` accepts `image_bytes`, a batch of JPEG, PNG or one-frame GIF files (string [batch]), as
     viewers show them. It returns `classes` (int64 [batch]), `probabilities` (float32 [batch, num_classes]) and, if the
     data set names its classes, `class_names` (string [batch], UTF-8), the names of `classes`.
 
@@ -57,7 +57,7 @@ def export_saved_model(
         logger.info('%s is a SavedModel of this checkpoint already', existing)
         return existing
     receive = functools.partial(_receive_image_bytes, config)
-    # A name for this export alone: two commands may export the same run at the same time.
+    # A name for this export only: two commands may export the same run at the same time.
     unfinished = os.path.join(str(config.export_dir), f'{_unfinished_name(config)}-{secrets.token_hex(4)}')
     try:
         path = estimator.export_saved_model(unfinished, receive, checkpoint_path=checkpoint).decode()

@@ -41,7 +41,7 @@ def draw(config: Config, is_training: bool, class_names: Sequence[str], step: in
     # The first session of a process fixes the number of threads for all sessions. This one uses the training's number,
     # so that the results of a training that starts later keep their bits.
     session_config = seeding.session_config(config)
-    # Optimizing a graph takes longer than running it a few times, on a TPU's host and beside a GPU, too.
+    # Optimizing a graph takes longer than running it a few times, even on a TPU's host and beside a GPU.
     session_config.graph_options.rewrite_options.disable_meta_optimizer = True
     split, after = ('train_images', 'distorted') if is_training else ('eval_images', 'cropped')
     with tf.Graph().as_default(), tf.Session(config=session_config) as session:
@@ -63,7 +63,7 @@ def draw(config: Config, is_training: bool, class_names: Sequence[str], step: in
 
 
 class _Sample(NamedTuple):
-    """A record's decoded image, the box of it that is used, the data to send for it (see `infeed`), and its label."""
+    """A record's decoded image, its crop, the data to send for it (see `infeed`), and its label."""
 
     whole: tf.Tensor
     crop: Crop
@@ -73,7 +73,7 @@ class _Sample(NamedTuple):
 
 @tf.autograph.experimental.do_not_convert
 def _samples(is_training: bool, config: Config, preprocessing: RecordPreprocessing) -> tf.data.Dataset:
-    """The first records of the first host's pipeline, without those that may be skipped.
+    """The first records of the first host's pipeline, without bad records that may be skipped.
 
     With a seed, these are the images of the step given by the graph's global step, with the same distortions.
     """

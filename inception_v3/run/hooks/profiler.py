@@ -39,7 +39,7 @@ _PATIENCE = 60
 def workers_of(config: Config, run_config: tf.estimator.tpu.RunConfig) -> List[str]:
     """The addresses of the profilers, HOST:PORT, of the machines whose sessions a run uses.
 
-    It is empty if this process does the work itself.
+    The list is empty if this process does the work itself.
     """
     if not config.use_tpu or config.is_emulated or config.tpu == topology.LOCAL:
         return []

@@ -38,7 +38,7 @@ _SESSIONS_PER_STEP = 3
 class Termination(tf.estimator.SessionRunHook):
     """Handles SIGTERM and Ctrl-C on a separate thread while the context is open.
 
-    As a hook, it ends training after the step in which a signal came.
+    As a hook, it ends training after the step in which a signal arrived.
 
     A signal handler in Python waits until TensorFlow's current operation returns, which on a TPU may take minutes. A
     thread that reads the signal from a pipe does not wait.
@@ -105,7 +105,7 @@ class Termination(tf.estimator.SessionRunHook):
         self._end_at_once(error)
 
     def error(self, step: int, steps: int) -> CommandError:
-        """The error that ends a requested run at a saved step, of all steps of the run."""
+        """The error that ends a run on request at a saved step; `steps` is the number of all steps of the run."""
         assert self.request
         name, error, _ = _SIGNALS[self.request]
         return error(f'ended by {name} after step {step:,} of {steps:,}, which is saved; the same command resumes')

@@ -89,7 +89,7 @@ class StartRecorder(Watcher):
     `config.json` has the settings of the newest checkpoint: a command that saves no checkpoint leaves it as it is.
 
     Attributes:
-      weights: the origin of the weights that the run begins from, if there are any.
+      weights: the origin of the weights that the run begins from, if any.
     """
 
     def __init__(self, config: Config, data_set: Optional[DatasetInfo]):

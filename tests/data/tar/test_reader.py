@@ -127,7 +127,7 @@ SHARDS: Dict[str, Tuple[bytes, List[bytes]]] = {
         f'type {kind!r} of regular files': (tar_of(ONE, type=kind), [OF_1])
         for kind in (tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.CONTTYPE)
     },
-    # Links and devices have no content, whatever their size. A hard link is an empty file, which a sample refuses.
+    # Links and devices have no content, whatever their size. A hard link is an empty file: its sample is unusable.
     **{
         f'type {kind!r} of others': (
             header('9.jpg', SIZE, kind=kind) + tar_of(ONE),
