@@ -1,10 +1,15 @@
-"""A folder of images for several test files."""
+"""A folder of images, and the progress of conversions, for several test files."""
 
+import contextlib
 import pathlib
+from typing import Any, Iterator, List, Tuple
 
 import pytest
 
 from tests.tools.datasets.image_folders import PHOTOS, save_class
+from tools.datasets import conversion
+
+Told = List[Tuple[str, Any]]
 
 
 @pytest.fixture
@@ -13,3 +18,20 @@ def folder(tmp_path: pathlib.Path) -> pathlib.Path:
     for photo in PHOTOS:
         save_class(tmp_path / 'images', photo, range(10))
     return tmp_path / 'images'
+
+
+@pytest.fixture
+def told(monkeypatch: Any) -> Told:
+    """What conversions say of their progress: the name of a part with its number of items, then with those done."""
+    said: Told = []
+
+    @contextlib.contextmanager
+    def progress() -> Iterator[Any]:
+        def start(what: str, total: Any) -> Any:
+            said.append((what, total))
+            return lambda done: said.append((what, done))
+
+        yield start
+
+    monkeypatch.setattr(conversion, 'progress', progress)
+    return said

@@ -141,9 +141,9 @@ def test_command_and_preset__make_digits_and_say_so(
     for _ in range(2):
         digits.make(f'{tmp_path}/preset')
     assert caplog.messages == [f'wrote 4 training and 73 validation images to {tmp_path}/preset']
-    done = run(digits.main, tmp_path / 'out', '--rare=7,8')
+    done = run(digits.main, tmp_path / 'out', '--rare=0,9')
     assert done.stdout == f'4 training and 73 validation images of 2 classes in {tmp_path}/out\n', done.stderr
-    assert given == [{}, {'rare': [7, 8]}]
+    assert given == [{}, {'rare': [0, 9]}]
 
 
 def test_folders_with_content__stay_as_they_are(tmp_path: pathlib.Path) -> None:

@@ -41,11 +41,11 @@ def test_table__shows_content_and_problems(bad_dir: pathlib.Path) -> None:
 def test_audit__reads_tar_shards_and_names_their_flag(
     tar_dir: pathlib.Path, bad_tar_dir: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
-    hostile = tmp_path / 'a\x1b[0m'
+    hostile = tmp_path / 'a\n\x1b[0m'
     hostile.symlink_to(tar_dir)
     done = run(audit.main, hostile, '--data_format=tar')
     assert (done.returncode, done.stderr) == (0, '')
-    assert done.stdout.startswith(f'pieces, {tmp_path}/a\\x1b[0m\n')
+    assert done.stdout.startswith(f'pieces, {tmp_path}/a\\n\\x1b[0m\n')
     assert "(dataset.json's)" in done.stdout and done.stdout.endswith('can be trained on\n')
     assert run(audit.main, bad_tar_dir, '--data_format=tar', '--num_classes=6').returncode == 2
     done = run(audit.main, tar_dir)

@@ -103,6 +103,7 @@ def test_fields_and_labels__are_those_of_the_flags() -> None:
         for each in record_sets:
             key, content = each['field']
             assert content['source']['extract'] == {'fileProperty': 'content'}
+            assert content['dataType'] == ('sc:Integer' if each['@id'] == 'train-labels' else 'sc:ImageObject')
             assert re.match(key['source']['transform']['regex'], '00.a.cls')[1] == '00'  # type: ignore[index]
 
 

@@ -17,6 +17,7 @@ from data.tar.shard import Shard
 from tests.data.written_records import fingerprint_of
 from tests.support.commands import largest_file
 from tests.tools.datasets.cifar10.archives import NAMES, Published, make
+from tests.tools.datasets.conftest import Told
 from tools.datasets.cifar10 import __main__ as cifar10
 from tools.datasets.cifar10 import conversion as cifar10_conversion
 from tools.datasets.fingerprints import fingerprint
@@ -94,7 +95,7 @@ def test_repeated__balances_images_and_classes() -> None:
 
 
 def test_interrupted_conversion__resumes(
-    published: Published, shards: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: Any
+    published: Published, shards: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: Any, told: Told
 ) -> None:
     data_dir = tmp_path / 'data'
     write_whole, written = cifar10_conversion.write_whole, []
@@ -129,6 +130,9 @@ def test_interrupted_conversion__resumes(
     settings.write_text(own)
     code, err = make(source, data_dir)
     assert code == 0 and '3 of 5 train shards are already finished' in err
+    # After the number of images in all, those after each shard, also of the first run's.
+    written_images = [number for what, number in told if what == 'writing train images']
+    assert written_images == [750, 150, 300, 450, 750, 150, 300, 450, 600, 750]
     names = sorted(os.listdir(str(data_dir)))
     assert names == sorted(os.listdir(str(shards)))
     assert filecmp.cmpfiles(str(data_dir), str(shards), names, shallow=False) == (names, [], [])

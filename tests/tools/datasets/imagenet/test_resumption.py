@@ -1,6 +1,5 @@
 """Interrupted conversions of ImageNet: failures, kills and resumption."""
 
-import contextlib
 import json
 import os
 import pathlib
@@ -9,12 +8,13 @@ import signal
 import subprocess
 import sys
 import time
-from typing import Any, Callable, Dict, Iterator, List, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Sequence
 
 import pytest
 
 from data import records, remote
 from tests.support.commands import largest_file
+from tests.tools.datasets.conftest import Told
 from tests.tools.datasets.imagenet import archives as imagenet_archives
 from tests.tools.datasets.imagenet.archives import (
     KIT,
@@ -26,7 +26,6 @@ from tests.tools.datasets.imagenet.archives import (
     refusal,
     stored,
 )
-from tools.datasets import conversion
 from tools.datasets.fingerprints import SplitFingerprint
 from tools.datasets.imagenet import pipeline
 
@@ -37,18 +36,7 @@ def some_of(shards: Sequence[str], data_dir: str, work_dir: str, watch: Callable
     raise KeyboardInterrupt
 
 
-def test_interrupted_conversion__resumes(archives: Archives, tmp_path: pathlib.Path, monkeypatch: Any) -> None:
-    told: List[Tuple[str, Any]] = []
-
-    @contextlib.contextmanager
-    def progress() -> Iterator[Any]:
-        def start(what: str, total: Any) -> Any:
-            told.append((what, total))
-            return lambda done: told.append((what, done))
-
-        yield start
-
-    monkeypatch.setattr(conversion, 'progress', progress)
+def test_interrupted_conversion__resumes(archives: Archives, tmp_path: pathlib.Path, told: Told) -> None:
     with pytest.raises(KeyboardInterrupt):
         convert(archives, tmp_path / 'out', run=some_of)
     finished = {name: (tmp_path / 'out' / name).stat() for name in files_of(tmp_path / 'out')}
