@@ -89,7 +89,7 @@ def test_booleans_may_be_negated_and_flags_come_from_a_file(tmp_path: Any) -> No
         (['--preset=Digit'], ['--preset=Digit: must be cifar10_stream', 'revnet56_imagenet. Did you mean digits?']),
         (['--network=resnet5'], ['or revnet104. Did you mean resnet50?']),
         (['--optimizer=rms'], ['--optimizer=rms: must be sgd, momentum or RMS. Did you mean RMS?']),
-        ([f'--{"x" * 5000}=1'], ['not a flag']),
+        ([f'--{"x" * 5000}=1'], ['--xxx', 'xx=1: not a flag']),
         (['--optimiser=sgd'], ['optimiser', 'Did you mean: optimizer ?', '--help']),
         (['--batch_size=4'], ['--batch_size: not a flag. Here it is --train_batch_size.', '--help']),
         (['--epochs', '4'], ['Here it is --train_epochs.']),

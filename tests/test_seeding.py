@@ -87,6 +87,15 @@ def test_dropout__of_a_replica_is_that_of_its_part_of_the_batch() -> None:
     np.testing.assert_array_equal(np.concatenate([own for (own,) in on_replicas(2, replica)[0]]), masks(1, 8, step=0))
 
 
+def test_dropout__of_one_replica_is_that_of_one_core() -> None:
+    tf.train.get_or_create_global_step()
+    with tf.variable_scope('Logits'):
+        kept = seeding.dropout_for(Config(use_tpu=False, seed=1))(tf.ones([8, 1, 1, 500]), KEEP, True)
+    with tf.Session() as session:
+        session.run(tf.global_variables_initializer())
+        np.testing.assert_array_equal(session.run(kept), masks(1, 8, step=0))
+
+
 def test_dropout__draws_the_numbers_of_its_own_images_only() -> None:
     # A pod of 512 cores: the numbers of the global batch would be 512 times as many.
     with tf.variable_scope('', use_resource=True):

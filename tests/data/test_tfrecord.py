@@ -111,7 +111,7 @@ def all_read(paths: List[str], of: str) -> List[bytes]:
 
 
 def test_compressed_files__are_recognized_by_their_content(tmp_path: pathlib.Path, monkeypatch: Any) -> None:
-    # Some contents are larger than this, as others are than 4 GiB.
+    # Contents that are larger than this stand for contents of more than 4 GiB.
     for module in (tfrecord, tfrecord_files):
         monkeypatch.setattr(module, 'SIZE_MODULUS', 600)
     # The lengths 0x8b1f, 0x88b1f and 0x9c78 begin as gzip and zlib files do.
