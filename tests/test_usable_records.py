@@ -103,7 +103,8 @@ def test_bad_records__are_replaced_alike_after_resumption_on_more_hosts(
 
 
 def test_run_without_a_usable_record__is_an_error(config: Config, tmp_path: Any) -> None:
-    with pytest.raises(tf.errors.InvalidArgumentError, match='none of.*consecutive records can be used.*00000-of-00003.*00002-of'):
+    message = 'none of.*consecutive records can be used.*00000-of-00003.*00002-of'
+    with pytest.raises(tf.errors.InvalidArgumentError, match=message):
         global_batches(written(tmp_path / 'damaged', config, {*range(1, 96)}))
 
 

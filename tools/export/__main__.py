@@ -3,8 +3,9 @@
 Each format gets a folder in --out: the model; preprocessing.json, which describes its input, its outputs and the steps
 from decoded pixels to the input; prepare.py, which carries them out with NumPy alone; labels.txt; and README.md, the
 model card. The weights are those that the run evaluates. With --verify, each export classifies all validation images in
-its own runtime. An export with another accuracy than its checkpoint gives exit code 2. Those in int8 may lose a point;
-a larger loss counts if McNemar's exact test tells it from chance. A warning says if there are too few images for that.
+its own runtime. An export with another accuracy than its checkpoint gives exit code 2. Exports in int8 may lose a
+point; a larger loss counts if McNemar's exact test shows that it is not chance. A warning says if there are too few
+images for the test.
 
 Examples: several formats, checked; integers alone, for an Edge TPU; and ranges of other images, if the run's are gone.
 

@@ -35,15 +35,16 @@ from tools.export.network import DECODING, INPUT, Batch, FrozenNetwork, batches,
 from tools.paired import FEWEST_DIFFERING, Pairs
 
 _DESCRIPTION, _PROGRAM = 'preprocessing.json', 'prepare.py'
-# As `--help` says.
+# The default, as in `--help`.
 _CALIBRATION_IMAGES = 200
 
 
 class Agreement(NamedTuple):
     """The agreement of an export, in the format `name`, with its checkpoint on the validation images.
 
-    The export classifies `right` images as their label, the checkpoint `expected` ones; `alone` and `checkpoint_alone`
-    are right in one of the two only. `difference` is the largest absolute difference of two logits.
+    The export classifies `right` images correctly, the checkpoint `expected` images; `alone` and `checkpoint_alone`
+    count images that only one of the two classifies correctly. `difference` is the largest absolute difference between
+    two logits.
     """
 
     name: str
@@ -56,21 +57,21 @@ class Agreement(NamedTuple):
 
     @property
     def pairs(self) -> Pairs:
-        """The comparison by image; ours is the export."""
+        """The comparison image by image; the export is the first of the pair."""
         return Pairs(self.images, self.alone, self.checkpoint_alone)
 
     @property
     def is_lower(self) -> bool:
-        """Whether the accuracy on these images is lower than the format allows, or another one if it allows none."""
+        """Whether the accuracy on these images is too low for the format; if it allows no loss, whether it differs."""
         allowed = FORMATS[self.name].loses_at_most
         lost = 100 * (self.expected - self.right) / self.images
         return lost > allowed if allowed else lost != 0
 
     @property
     def is_kept(self) -> Optional[bool]:
-        """Whether the accuracy is the checkpoint's, or no lower than the format allows; None if that is not certain.
+        """Whether the accuracy equals the checkpoint's, or is no lower than the format allows; None if it is uncertain.
 
-        A format that allows a loss gives other answers, of which few images show more on one side by chance.
+        A format that allows a loss changes some answers, and in few images more of these may be on one side by chance.
         """
         if not self.is_lower:
             return True
@@ -78,12 +79,12 @@ class Agreement(NamedTuple):
 
     @property
     def verdict(self) -> str:
-        """The reason why the export is not kept, or why these images do not show whether it is; empty if it is."""
+        """The reason why the accuracy is not kept, or why these images do not show it; empty if it is kept."""
         if self.is_kept is False:
             return f'{self.name}: has not the accuracy of its checkpoint. Do not use it.'
         if self.is_kept:
             return ''
-        # As many as would tell the two apart if the same share of them differed, all to one side.
+        # The number of images that would show a difference if the same share differed, all to one side.
         needed = math.ceil(FEWEST_DIFFERING * self.images / (self.checkpoint_alone - self.alone))
         return (
             f'{self.name}: {self.images:,} images are too few to tell whether its accuracy is lower than its '
@@ -108,7 +109,7 @@ def perform(arguments: argparse.Namespace, out: str, screen: Screen) -> int:
     if remote.is_remote(out):
         raise CommandError(f'--out={out}: must be a local folder; name one with --out, and copy it.')
     formats = {name: FORMATS[name] for name in arguments.format}
-    # Before anything takes time.
+    # These checks come before anything that takes time.
     for name, each in formats.items():
         extras.require('export', *each.packages)
         path = os.path.join(out, name)
@@ -187,7 +188,7 @@ def perform(arguments: argparse.Namespace, out: str, screen: Screen) -> int:
     for agreement in agreements.values():
         if agreement.verdict:
             print(f'{"error" if agreement.is_kept is False else "warning"}: {agreement.verdict}', file=sys.stderr)
-    # The same weights give the same answers: no retry helps.
+    # The same weights give the same answers, so a retry would not help.
     return FIX if any(agreement.is_kept is False for agreement in agreements.values()) else DONE
 
 
@@ -211,7 +212,7 @@ def _changes(config: Config, checkpoint: str) -> Iterator[str]:
 def compare(
     paths: Dict[str, str], network: FrozenNetwork, validation: Iterable[Batch], screen: Screen
 ) -> Dict[str, Agreement]:
-    """Runs the exports at paths, each in its own runtime, and their checkpoint on the same images."""
+    """Runs the exports at `paths`, each in its own runtime, and their checkpoint on the same images."""
     checkpoint = of_variables(network, network.model.restore)
     runs = {name: FORMATS[name].open(path, network) for name, path in paths.items()}
     found = {name: Agreement(name) for name in runs}
@@ -220,7 +221,7 @@ def compare(
         expected = _right(logits, batch.labels)
         for name, run in runs.items():
             own, before = run(batch), found[name]
-            # NaN, too, is a difference.
+            # NaN also counts as a difference.
             difference = float(np.maximum(before.difference, np.abs(own - logits).max()))
             right = _right(own, batch.labels)
             counts = len(right), right.sum(), expected.sum(), (right > expected).sum(), (expected > right).sum()

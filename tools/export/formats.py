@@ -19,10 +19,10 @@ from inception_v3.weights import sources
 from tools.export import prepare
 from tools.export.network import INPUT, LOGITS, PROBABILITIES, Batch, FrozenNetwork, build
 
-# ONNX's set of operations; runtimes since 2021 have it.
+# The version of ONNX's operations; runtimes since 2021 have it.
 _OPSET = 13
 _ANOTHER = 'Export to another format.'
-# The axes of a batch with channels last, in the order of one with channels first.
+# The axes of a channels-last batch in the order of channels first.
 _NCHW = 0, 3, 1, 2
 # The reason is at the end of TensorFlow Lite's messages.
 _LONGEST = 3000
@@ -34,10 +34,10 @@ Run = Callable[[Batch], np.ndarray]
 class Format(NamedTuple):
     """A format: the name of the file, or folder, in the export's folder; its runtime and its input, in words.
 
-    `write` converts the network, and raises CommandError if the format lacks one of its operations. It takes prepared
-    training images, float32 [height, width, 3], which are empty unless `is_calibrated`. `open` loads the file into its
-    runtime. Both need the packages. An export may lose so many points of the checkpoint's top-1 accuracy. `describe`
-    changes the content of `preprocessing.json` to the input and the outputs of the file.
+    `write` converts the network, and raises CommandError if the format lacks one of its operations. Its images are
+    prepared training images, float32 [height, width, 3]; there are none unless `is_calibrated`. `open` loads the file
+    into its runtime. Both need the packages. An export may lose `loses_at_most` points of top-1.
+    `describe` adapts the content of `preprocessing.json` to the input and the outputs of the file.
     """
 
     file: str
@@ -64,22 +64,22 @@ def _open_saved_model(path: str, network: FrozenNetwork) -> Run:
         loaded = tf.saved_model.load(session, [tf.saved_model.SERVING], path)
     signature = loaded.signature_def[EXPORT_SIGNATURE]
     encoded = signature.inputs[EXPORT_SIGNATURE].name
-    # The softmax takes the logits.
+    # The input of the softmax is the logits.
     logits = graph.get_tensor_by_name(signature.outputs[PROBABILITIES].name).op.inputs[0]
     return lambda batch: session.run(logits, {encoded: batch.encoded})
 
 
 def _write_onnx(network: FrozenNetwork, images: Sequence[np.ndarray], path: str, channels_first: bool = False) -> None:
-    """Converts by tf2onnx, which folds batch normalization into the convolutions."""
+    """Converts with tf2onnx, which folds batch normalization into the convolutions."""
     import onnx
     from tf2onnx import convert
 
-    # Without TensorFlow's numbers.
+    # Names without TensorFlow's output numbers.
     names = {f'{name}:0': name for name in (INPUT, LOGITS, PROBABILITIES)}
     sides = {'input_names': [*names][:1], 'output_names': [*names][1:], 'tensors_to_rename': names}
     first = [*names][:1] if channels_first else None
     model, _ = convert.from_graph_def(network.graph_def, opset=_OPSET, inputs_as_nchw=first, **sides)
-    # tf2onnx leaves operations that it does not know as they are.
+    # tf2onnx leaves unknown operations as they are.
     unknown = {node.op_type for node in model.graph.node if not onnx.defs.has(node.op_type)}
     if unknown:
         raise CommandError(f'onnx: has no operation for {listed(sorted(unknown))}. {_ANOTHER}')
@@ -98,7 +98,7 @@ def _open_onnx(path: str, network: FrozenNetwork, channels_first: bool = False) 
 
 
 def _describe_nchw(description: Dict[str, Any], path: str) -> None:
-    # Without the batch.
+    # The axes of one image, without the batch.
     axes = [axis - 1 for axis in _NCHW[1:]]
     description['input']['shape'] = [description['input']['shape'][axis] for axis in _NCHW]
     description['steps'].append({'transpose': axes})
@@ -107,9 +107,9 @@ def _describe_nchw(description: Dict[str, Any], path: str) -> None:
 def _write_tflite(
     network: FrozenNetwork, images: Sequence[np.ndarray], path: str, has_integer_ends: bool = False
 ) -> None:
-    """Converts for one image at a time; with images, to weights and activations of 8 bits, in ranges that they give.
+    """Converts for one image at a time; with images, to 8-bit weights and activations, in the ranges of these images.
 
-    With `has_integer_ends`, input and outputs are of 8 bits, too.
+    With `has_integer_ends`, input and outputs also have 8 bits.
     """
     config = network.model.config
     with tf.Graph().as_default() as graph, tf.Session(graph=graph) as session:
@@ -126,7 +126,7 @@ def _write_tflite(
         os.environ['PATH'] = os.pathsep.join([os.path.dirname(sys.executable), os.environ.get('PATH', os.defpath)])
         try:
             content = converter.convert()
-        # The converters of the versions raise different errors for an operation that they lack.
+        # TensorFlow's versions raise different errors for an operation that the converter lacks.
         except Exception as error:
             raise CommandError(f'tflite: the network cannot be converted: {shown(error, _LONGEST)}. {_ANOTHER}')
     with open(path, 'wb') as file:
@@ -174,7 +174,7 @@ def _describe_integers(description: Dict[str, Any], path: str) -> None:
 def _write_npz(network: FrozenNetwork, images: Sequence[np.ndarray], path: str) -> None:
     content = io.BytesIO()
     np.savez(content, **network.variables)
-    # On a full disk, a ZipFile on a path fails a second time when it is collected.
+    # On a full disk, a ZipFile opened by path fails again when it is garbage-collected.
     with open(path, 'wb') as file:
         file.write(content.getbuffer())
 

@@ -1,4 +1,4 @@
-"""A trained network for conversion, its preprocessing as data, and the images that exports are checked with."""
+"""A trained network for conversion, its preprocessing as data, and images for checking exports."""
 
 import dataclasses
 import functools
@@ -21,7 +21,7 @@ from preprocessing.viewing import resize_as_viewed
 from tools.trained_model import TrainedModel
 
 INPUT, LOGITS, PROBABILITIES = 'images', 'logits', 'probabilities'
-# For readers of descriptions and of model cards.
+# A description for `preprocessing.json` and model cards.
 DECODING = (
     'turn the image by its EXIF orientation, lay it on white where it is transparent, and convert it to RGB of 8 bits'
 )
@@ -44,11 +44,11 @@ class FrozenNetwork(NamedTuple):
 def build(config: Config) -> None:
     """Builds the network into the current graph, with input and outputs named `images`, `logits`, `probabilities`."""
     images = tf.placeholder(tf.float32, [None, config.height, config.width, 3], INPUT)
-    # A scope, because a network may have a layer with the name of an output.
+    # In a scope, because a layer of the network may have the name of an output.
     with tf.name_scope('network'):
         spec = inception_model_fn(images, None, tf.estimator.ModeKeys.PREDICT, {'config': config})
     probabilities = spec.predictions['probabilities']
-    # The softmax takes the logits.
+    # The input of the softmax is the logits.
     tf.identity(probabilities.op.inputs[0], LOGITS)
     tf.identity(probabilities, PROBABILITIES)
 
@@ -75,7 +75,7 @@ class Batch(NamedTuple):
 
 
 def batches(is_training: bool, config: Config) -> Generator[Batch, None, None]:
-    """Yields the images of a split in the order of their records: once for validation, without end for training.
+    """Yields the images of a split in the order of their records: once for validation, forever for training.
 
     Training images are not distorted. Up to `max_bad_records` that cannot be used are skipped, and named below
     `model_dir`; more are an error.

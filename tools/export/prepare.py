@@ -1,4 +1,4 @@
-"""Prepares images for an exported network with NumPy alone: carries out the steps of `preprocessing.json`.
+"""Prepares images for an exported network with only NumPy: carries out the steps of `preprocessing.json`.
 
 A copy of this file stands beside each export:
 
@@ -51,18 +51,18 @@ def prepare(pixels: np.ndarray, steps: list) -> np.ndarray:
 
 
 def quantize(values: np.ndarray, scale: float, zero_point: int) -> np.ndarray:
-    """The int8 numbers that stand for float values: number n is the value scale · (n - zero_point)."""
+    """The int8 numbers for float values: n represents scale · (n - zero_point)."""
     numbers = np.round(values / np.float32(scale)) + np.float32(zero_point)
     return np.clip(numbers, -128, 127).astype(np.int8)
 
 
 def dequantize(numbers: np.ndarray, scale: float, zero_point: int) -> np.ndarray:
-    """The float32 values of int8 numbers, as of `quantize`."""
+    """The float32 values of int8 numbers from `quantize`."""
     return (numbers.astype(np.float32) - np.float32(zero_point)) * np.float32(scale)
 
 
 def _resize(image: np.ndarray, height: int, width: int) -> np.ndarray:
-    """Resizes bilinearly. Pixel i of a side comes from the position i * old / new: corners and centres do not align."""
+    """Resizes bilinearly. Pixel i of a side is from the position i * old / new: no corners or centres align."""
     image = image.astype(np.float32)
     for axis, new in ((1, width), (0, height)):
         old = image.shape[axis]

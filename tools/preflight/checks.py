@@ -55,7 +55,7 @@ _NOT_CHECKED_OF_BALANCED = (
     'the weights of --class_weights=balanced: a run computes them, and reads all training files if dataset.json has no '
     'train_images_per_class for them',
 )
-# The TensorFlow of TPU VMs with which this program runs.
+# The version of TensorFlow on TPU VMs on which this program runs.
 _TENSORFLOW = '2.15'
 _LONGEST_MESSAGE = 1000
 _NAMED_AT_MOST = 3
@@ -111,7 +111,7 @@ def check(tpu: Optional[Topology], line: flags.CommandLine, with_xla: bool, scre
     with _stand_in(config.data_format, stand_ins, config.num_train_images) as (data_dir, model_dir):
         built = dataclasses.replace(config, data_dir=data_dir, train_files='', eval_files='', model_dir=model_dir)
         if weights and not has_numbers:
-            # The graph of any numbers is the same; a data set that cannot be read here gives none.
+            # The graph is the same for all weights. A data set that cannot be read here gives no weights.
             built = dataclasses.replace(built, class_weights=with_numbers(weights, [1.0] * config.num_classes))
         for split in config.splits:
             screen.update(f'building the graph that reads the {split} files')
@@ -139,7 +139,7 @@ def _describe(tpu: Topology, report: Report) -> None:
     report.add('software', of_image, tensorflow=_TENSORFLOW)
     command, where = './run --tf=image python -m inception_v3.main --tpu=local', 'in a checkout on the TPU VM'
     if tpu.hosts > 1:
-        # A program on a slice leaves the TPU of its own machine to the TensorFlow server there.
+        # On a slice, the program leaves its machine's TPU to the TensorFlow server there.
         run = 'TPU_LOAD_LIBRARY=0 ./run --tf=image python -m inception_v3.main'
         command, where = f'{run} --tpu=NAME --num_shards={tpu.cores}', 'in a checkout on the first TPU VM only'
     report.add('software', where, command=command)
@@ -197,7 +197,7 @@ def _places(config: Config) -> Dict[str, str]:
 
 
 def _are_checked(config: Config, unchecked: Container[str]) -> bool:
-    """Whether the records are named, and none of their places is skipped."""
+    """Whether the records have a location, and none of their locations is unchecked."""
     return config.source.is_named(config.splits) and not any(flag in unchecked for flag in _places(config))
 
 
@@ -304,7 +304,7 @@ def _count_shards(config: Config, report: Report, screen: Screen) -> Dict[str, i
 
 
 def _evaluated(config: Config, hosts: int, unchecked: Container[str], report: Report) -> List[int]:
-    """Returns the validation images of each host; if the records cannot be counted, as if all files were equal."""
+    """Returns the validation images of each host; if the records cannot be counted, all files are taken as equal."""
     if config.mode == 'train':
         return []
     # Errors are reported where the files are checked.
@@ -357,7 +357,7 @@ def _check_weights(config: Config, checkpoint: Optional[str], report: Report) ->
 
 
 def _check_iterations(command_line: flags.CommandLine, report: Report) -> None:
-    """Reports loops that are longer than the steps between checkpoints; the default is cut without a word."""
+    """Reports loops that are longer than the steps between checkpoints; the default is shortened silently."""
     config = command_line.config
     if not config.use_tpu:
         return

@@ -32,7 +32,7 @@ from inception_v3.tpu.topology import GIB, Topology
 from tools.estimate import CoreMemory, core_memory
 from tools.preflight.report import Report
 
-# Attributes that mark every operation in the cores' computation, and those of them that XLA runs on the host.
+# Attributes that mark operations of the cores' computation, and among these the ones that XLA runs on the host.
 _ON_CORE = '_tpu_replicate'
 _OUTSIDE = '_xla_outside_compilation'
 # A placeholder for the address of the TPU; nothing connects to it.
@@ -42,7 +42,7 @@ _FAST_COMPILATION = '--xla_backend_optimization_level=0'
 # Images of the compiled step. One is too few: a last feature map of one pixel would give batch normalization a variance
 # of 0.
 COMPILED_BATCH = 2
-# Replicas of a machine with which the graph of a run on GPUs is built: each takes seconds, and all are alike.
+# The most replicas of a machine in the graph of a run on GPUs: each takes seconds to build, and all are alike.
 _REPLICAS_AT_MOST = 2
 
 
@@ -56,10 +56,10 @@ def check(
     checkpoint: Optional[str],
     evaluated: Sequence[int],
 ) -> None:
-    """Builds the graph that reads a split, that of a run's training or evaluation, and reports on it.
+    """Builds the graph that reads a split, of training or evaluation, and reports on it.
 
-    The graph is built with the temporary folders of `built`. The split has so many files, if their number is known; and
-    each host evaluates so many images. The run may resume from a checkpoint.
+    The graph is built with the temporary folders of `built`. `files` is the number of files of the split, if it is
+    known, and `evaluated` has the images that each host evaluates. The run may resume from a checkpoint.
     """
     is_training = split == records.TRAIN
     section, batch = ('training', config.train_batch_size) if is_training else ('evaluation', config.eval_batch_size)
@@ -123,9 +123,9 @@ def _report_replicas(report: Report, config: Config, section: str, graph: tf.Gra
 
 
 def replica_memory(config: Config, is_training: bool) -> StepMemory:
-    """The memory of a step on the device of one replica, of a run without a TPU: an estimate as for a CPU.
+    """The estimated memory of a step on the device of one replica, in a run without a TPU.
 
-    On a GPU it was not measured.
+    The estimate is that for a CPU; it was not measured on a GPU.
     """
     each = {name: getattr(config, name) // config.replicas for name in ('train_batch_size', 'eval_batch_size')}
     alone = dataclasses.replace(
@@ -236,7 +236,7 @@ def build(config: Config, topology: Topology, is_training: bool) -> tf.Graph:
 
 @contextlib.contextmanager
 def _without_collection() -> Iterator[None]:
-    """Pauses Python's collection of garbage, which searches a growing graph again and again, and finds nothing."""
+    """Pauses Python's garbage collection, which would repeatedly search the growing graph and find nothing."""
     gc.disable()
     try:
         yield
@@ -312,7 +312,7 @@ def compile_fast() -> None:
 def run_compiled(config: Config) -> Tuple[float, float]:
     """Compiles the training step of one core, without sums over the cores, and runs it on random images.
 
-    Returns its loss, and the seconds of both.
+    Returns its loss, and the seconds for compiling and running.
 
     Raises:
       tf.errors.OpError: XLA cannot compile the step; the message names the operations.

@@ -15,7 +15,7 @@ _MIB = 1 << 20
 class Report:
     """A report that the checks fill in: values by section, each with a note for people, and findings.
 
-    Errors keep the run from starting. `not_checked` is what no check can tell without a TPU.
+    Errors keep the run from starting. `not_checked` lists the points that cannot be checked without a TPU.
     """
 
     def __init__(self, title: str):
@@ -69,7 +69,7 @@ class Report:
 def _text(name: str, value: Any, note: str) -> str:
     text = ''
     if isinstance(value, list):
-        # The least and the most of the hosts, or names and flaws.
+        # The smallest and the largest number among the hosts, or names and flaws.
         are_numbers = any(isinstance(each, int) for each in value)
         text = ' to '.join(f'{each:,}' for each in dict.fromkeys(value)) if are_numbers else f'{len(value):,}'
     elif isinstance(value, (int, float)):

@@ -55,7 +55,7 @@ def _verify(model_dir: str) -> int:
     changed, is_read = verification.changes_of_data(starts[0])
     same = 'every image and label is the same' if is_read else 'dataset.json and samples of the files are the same'
     steps = f'compared after step {", ".join(format(step.step, ",") for step, _ in pairs)}'
-    # Compared as text, so that a loss of NaN equals itself.
+    # The comparison is by text, so that a loss of NaN equals itself.
     recorded, repeated = next((pair for pair in pairs if str(pair[0]) != str(pair[1])), (None, None))
     if recorded and repeated:
         rows = [(name, f'{getattr(recorded, name)} -> {getattr(repeated, name)}') for name in ('loss', 'digest')]

@@ -24,7 +24,7 @@ from tools.provenance.record import RunRecord
 
 _VERSION = '1.1'
 _PROFILE = 'https://w3id.org/ro/wfrun/process/0.5'
-# Has the term sha256, which the context of RO-Crate 1.1 lacks.
+# This context defines sha256, which the context of RO-Crate 1.1 lacks.
 _CONTEXT = 'https://w3id.org/ro/terms/workflow-run/context'
 _RECORDS = {
     CONFIG_FILE: 'the configuration of the last start',
@@ -80,7 +80,7 @@ def _copied(run: RunRecord, folder: str) -> Iterator[Tuple[Dict[str, Any], Optio
         checkpoint = latest_checkpoint(os.path.join(run.model_dir, part))
         if checkpoint:
             inside, name = os.path.split(os.path.relpath(checkpoint, run.model_dir))
-            # Beside the best checkpoint are its own records.
+            # The best checkpoint has its own records beside it.
             prefix = '' if part else f'{name}.'
             step, text = step_of(checkpoint), f'of the {what} checkpoint'
             found = [each for each in remote.names_in(os.path.dirname(checkpoint)) or () if each.startswith(prefix)]

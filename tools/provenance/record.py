@@ -23,12 +23,12 @@ from inception_v3.run.evaluations import Evaluation, read_evaluations, shows_top
 from inception_v3.run.starts import Start, not_default, read_starts
 
 _INDEX = re.compile(r'model\.ckpt-\d+\.index')
-# Settings that do not affect training: its place, the copy of the best checkpoint, and what may be resumed.
+# Settings that do not affect training: its place, the copy of the best checkpoint, and permission to resume.
 _WITHOUT_EFFECT = OF_PLACE | {'keep_best', 'allow_other_data_set'}
-# Fingerprints identify data sets; without fingerprints, their paths do.
+# Data sets are identified by fingerprints or, without these, by their paths.
 _PATHS = ('data_dir', 'train_files', 'eval_files')
 _SCORES = ('top_1', 'top_5', 'cross_entropy', 'images')
-# Characters of a value: enough for a command, but not for the weights of many classes.
+# The most characters of a value: enough for a command, but not for the weights of many classes.
 _LONGEST_VALUE = 500
 
 
@@ -168,14 +168,14 @@ def differences(old: RunRecord, new: RunRecord) -> Dict[str, List[Difference]]:
     return {
         'configuration': _compared(_settings(old.config), _settings(new.config), ignored),
         'data': data,
-        # Results that only one of the runs has are no difference.
+        # Results that only one of the runs has do not count as differences.
         'results': _compared(old_results, new_results, {*old_results} ^ {*new_results}),
         'surroundings': surroundings,
     }
 
 
 def _settings(config: Config) -> Dict[str, Any]:
-    # In place of the addresses of the machines, their number.
+    # The number of machines replaces their addresses.
     return {**dataclasses.asdict(config), 'machines': config.machines}
 
 

@@ -21,14 +21,14 @@ from inception_v3.run.trained_data import changes_between
 from tools.datasets import fingerprints
 from tools.provenance.record import Difference
 
-# Bytes of the largest data set whose images and labels are all compared.
+# The largest data set, in bytes, of which all images and labels are compared.
 _LARGEST_READ = 16 << 30
 
 
 def verify(model_dir: str) -> Tuple[List[Tuple[FirstStep, FirstStep]], Start, Start]:
-    """Repeats the recorded first steps of a run in a process of its own.
+    """Repeats the recorded first steps of a run in a new process.
 
-    Returns the steps as recorded and as repeated, the start of the run and that of the repetition.
+    Returns pairs of recorded and repeated steps, the start of the run and the start of the repetition.
 
     Raises:
       CommandError: the run cannot be repeated; the message gives the reason.
@@ -60,8 +60,8 @@ def verify(model_dir: str) -> Tuple[List[Tuple[FirstStep, FirstStep]], Start, St
 def changes_of_data(start: Start) -> Tuple[List[Difference], bool]:
     """The differences of the present data set from that of a start, and whether every image and label was compared.
 
-    That is so if `dataset.json` has a fingerprint, and the files are local and at most 16 GiB. Otherwise, the
-    description is compared, and samples of the files.
+    Every image and label is compared if `dataset.json` has a fingerprint, and the files are local and at most 16 GiB.
+    Otherwise, the description and samples of the files are compared.
     """
     config = Config(**start.config)
     config = dataclasses.replace(config, data_dir=_found(config.data_dir, config, start.directory))
@@ -84,7 +84,7 @@ def _is_small(source: Source, splits: Sequence[str]) -> bool:
 
 
 def _found(path: str, config: Config, directory: str) -> str:
-    """A folder of a run that was started in a directory. Without one, patterns are relative to that directory."""
+    """A folder of a run that was started in a directory. An empty folder is that directory, for relative patterns."""
     if not path:
         return directory if config.train_files else ''
     return path if remote.is_remote(path) else os.path.join(directory, path)
@@ -106,7 +106,7 @@ def _repetition_of(config: Config, directory: str, model_dir: str) -> Config:
 
 def _run(config: Config, last: int) -> None:
     """Trains up to the step `last`, in a new process."""
-    # As an argument, the weights of many classes would be longer than Linux allows.
+    # Not as an argument: the weights of many classes would exceed the limit of Linux.
     content = config.to_json().encode()
     command = processes.module(__name__, str(last))
     code = subprocess.run(command, input=content, stdout=subprocess.DEVNULL).returncode
@@ -117,8 +117,8 @@ def _run(config: Config, last: int) -> None:
 def main() -> int:
     """Runs the configuration that standard input has as JSON, up to the step in the arguments; returns the exit code.
 
-    It is a run's final configuration, not a command line: its settings do not follow from a data set or a preset, and
-    are not judged as flags that a user gave.
+    This is a run's final configuration, not a command line: no settings are derived from a data set or a preset, and
+    they are not checked as a user's flags.
     """
 
     def command(screen: Screen) -> None:

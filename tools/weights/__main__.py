@@ -97,7 +97,7 @@ def _add_reading(add: Callable[..., Any], about_averages: str) -> None:
 
 
 def _read(path: str, arguments: argparse.Namespace) -> Tuple[Any, List[str]]:
-    """The weights of a file, without the classes that are dropped; and lines about them."""
+    """The weights of a file, with class 0 changed as requested, and lines about them."""
     from tools.weights import changes, foreign
 
     options = {name: getattr(arguments, name) for name in foreign.Options._fields}
@@ -134,7 +134,7 @@ def _export(arguments: argparse.Namespace) -> List[str]:
     writing.check_new_file(arguments.file, arguments.to)
     pixels, arguments.pixels = arguments.pixels, ''
     weights, lines = _read(arguments.source, arguments)
-    # The flag is about the framework that this program is not: the one that wrote the file, or that will read it.
+    # The flag concerns the other framework: the one that wrote the file, or the one that will read it.
     images = pixels if weights.origin == foreign.OURS else ''
     if pixels != images:
         arguments.pixels = pixels

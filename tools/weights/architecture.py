@@ -17,7 +17,7 @@ from inception_v3.weights.sources import WeightsError
 Values = Dict[str, np.ndarray]
 # At 299 x 299 pixels, the second convolution of the auxiliary head has this kernel; a smaller input has a smaller one.
 AUXILIARY_KERNEL = (5, 5)
-# The number of layers that Keras has for a row of our tables: convolution, normalization and ReLU; or one.
+# The number of Keras layers for a row of our tables: convolution, normalization and ReLU; or one.
 _KERAS_LAYERS = {MaxPool: 1, AveragePool: 1, Conv: 3, Fork: 4}
 # PyTorch's names of the branches of a block of Inception v3, by the first letters of its scope.
 _BRANCHES: Dict[str, Sequence[str]] = {
@@ -27,7 +27,7 @@ _BRANCHES: Dict[str, Sequence[str]] = {
     'Mixed_7a': ('branch3x3', 'branch7x7x3'),
     'Mixed_7': ('branch1x1', 'branch3x3', 'branch3x3dbl', 'branch_pool'),
 }
-# PyTorch's last parts of the names of variables.
+# The last parts of the names of variables in PyTorch.
 _TORCH_NAMES = {
     **{'weights': 'weight', 'biases': 'bias'},
     **{'beta': 'bias', 'gamma': 'weight', 'moving_mean': 'running_mean', 'moving_variance': 'running_var'},
@@ -37,9 +37,9 @@ _TORCH_NAMES = {
 class Layer(NamedTuple):
     """A convolution with batch normalization, or a classifier, with the names of its parts in PyTorch.
 
-    The shape is that of its kernel: height, width, input and output channels; a classifier has 0 output channels,
-    because its number of classes is that of the data set. `order` sorts layers as Keras lists them: by the distance to
-    the output, and then as we do.
+    `shape` is the kernel's: height, width, input and output channels; a classifier has 0 output channels, because the
+    number of classes depends on the data set. `order` sorts layers as Keras lists them: by the distance to the output,
+    and then in our order.
     """
 
     scope: str
@@ -55,9 +55,9 @@ class Layer(NamedTuple):
 
 
 class Architecture(NamedTuple):
-    """The layers of a network, those of the auxiliary head last; its outermost scope, and that of its classifier.
+    """The layers of a network, with the auxiliary head last; its outermost scope, and its classifier's scope.
 
-    `has_scales` says whether its normalization has scales.
+    `has_scales`: whether its normalization has scales.
     """
 
     name: str
@@ -154,8 +154,8 @@ def resnet50(depth_multiplier: float = 1.0) -> Architecture:
 class Entry(NamedTuple):
     """A variable by its name in this program and in the other framework, where it may be optional.
 
-    The shape is ours, with 0 for the number of classes. `axes` are those of this shape, in their order there; those of
-    size 1 that a matrix lacks are left out.
+    The shape is ours, with 0 for the number of classes. `axes` are the axes of this shape in the order of the other
+    framework, without axes of size 1 that a matrix lacks.
     """
 
     ours: str
@@ -191,10 +191,10 @@ def entries_of(
     kernel: Tuple[int, ...] = _KERNEL,
     matrix: Tuple[int, ...] = _KERNEL,
 ) -> List[Entry]:
-    """The entries of layers, from the axes of kernels and of classifiers, and from a function of their names.
+    """The entries of layers, for given axes of kernels and classifiers, and a function that gives their names.
 
-    It takes a layer and the last part of our name, such as `moving_mean`. A network without scales may have them in
-    another framework, where they are optional.
+    The arguments of the function are a layer and the last part of our name, such as `moving_mean`. If the network has
+    no scales, another framework may still have them; then they are optional.
     """
     return [
         Entry(
@@ -210,7 +210,7 @@ def entries_of(
 
 
 def of_ours(layers: Iterable[Layer], has_scales: bool) -> List[Entry]:
-    """The entries of weights with the names of this program, which are those of TF-Slim."""
+    """The entries of weights with the names of this program, which are also TF-Slim's."""
     return [entry._replace(theirs=entry.ours) for entry in entries_of(layers, has_scales, lambda layer, last: '')]
 
 
@@ -268,7 +268,7 @@ def to_ours(arrays: Mapping[str, np.ndarray], entries: Sequence[Entry], path: st
 
 
 def from_ours(values: Mapping[str, np.ndarray], entries: Iterable[Entry]) -> Values:
-    """Converts our values to arrays of another framework; scales that are not there become 1."""
+    """Converts our values to arrays of another framework; missing scales become 1."""
     return {
         entry.theirs: np.ascontiguousarray(
             entry.from_ours(values[entry.ours]) if entry.ours in values else np.ones(entry.shape, np.float32)

@@ -15,8 +15,8 @@ from tools.weights.choices import DROP, KEEP, PIXELS
 ADDED_BIAS = -100.0
 # The mean and the standard deviation of the pixels of ImageNet, in [0, 1], with which torchvision's models are trained.
 _MEAN, _DEVIATION = np.array([0.485, 0.456, 0.406]), np.array([0.229, 0.224, 0.225])
-# Published means of ImageNet differ by up to 0.0072 standard deviations. At the borders of the images, where a padded
-# convolution sees zeros, so much remains.
+# Published means of ImageNet differ by up to 0.0072 standard deviations. This difference remains at the borders of the
+# images, where a padded convolution sees zeros.
 _NEGLIGIBLE = 0.01
 
 
@@ -27,7 +27,7 @@ class Images(NamedTuple):
     shift: np.ndarray
 
     def __str__(self) -> str:
-        # Plus zero: minus zero is no end that anybody writes.
+        # Adding zero turns -0 into 0.
         ends = np.stack([self.shift, self.shift + self.scale], axis=1) + 0.0
         if np.allclose(ends, ends[0], atol=1e-6):
             return f'pixels in [{ends[0, 0]:.4g}, {ends[0, 1]:.4g}]'
@@ -47,7 +47,7 @@ class Images(NamedTuple):
 
 
 def normalized(mean: Sequence[float], deviation: Sequence[float]) -> Images:
-    """The range of pixels in [0, 1] minus a mean and divided by a deviation, of each colour or of all."""
+    """The range of pixels in [0, 1] minus a mean and divided by a deviation, one for each colour or one for all."""
     scale = 1 / np.broadcast_to(np.asarray(deviation, np.float64), 3)
     return Images(scale, -np.asarray(mean, np.float64) * scale)
 
@@ -59,7 +59,7 @@ _IMAGES: Dict[str, Images] = {
 
 
 def images_of(name: str) -> Images:
-    """The range of a name in `PIXELS`, or of a preprocessing."""
+    """The range with a name in `PIXELS`, or of a preprocessing."""
     if name in _IMAGES:
         return _IMAGES[name]
     preprocessing = preprocessing_for(Config(preprocessing=name))
@@ -69,8 +69,8 @@ def images_of(name: str) -> Images:
 def fold_scales(values: Values, architecture: Architecture) -> Tuple[Values, List[str]]:
     """Removes the scales of normalizations: multiplies the kernel and the moving mean by them.
 
-    With the moving statistics, as in evaluation, the outputs are the same but for rounding. In training, the moments of
-    the batch normalize the scale away.
+    With the moving statistics, as in evaluation, the outputs are the same up to rounding. In training, the moments of
+    the batch remove the scale.
 
     Returns:
       The values without scales, and the scopes of the layers whose scales were not all 1.
@@ -108,9 +108,9 @@ def change_class_0(values: Values, architecture: Architecture, change: str) -> V
 
 
 def change_images(values: Values, architecture: Architecture, old: str, new: str) -> Values:
-    """Changes the first layer, so that images in the range `new` of `images_of` give what those in `old` gave.
+    """Changes the first layer, so that images in the range `new` of `images_of` give the outputs of images in `old`.
 
-    A convolution that pads images with zeros, which are other pixels in a shifted range, allows no shift.
+    No shift is possible if the convolution pads images with zeros, which are other pixels in a shifted range.
     """
     return values if old == new else with_images(values, architecture, images_of(old), images_of(new), (old, new))
 
@@ -118,7 +118,7 @@ def change_images(values: Values, architecture: Architecture, old: str, new: str
 def with_images(
     values: Values, architecture: Architecture, old: Images, new: Images, names: Tuple[str, str] = ('', '')
 ) -> Values:
-    """Changes the first layer as `change_images` does, for any two ranges; messages have their names, if there are."""
+    """Changes the first layer as `change_images` does, for any two ranges; messages have their names, if any."""
     scale = old.scale / new.scale
     shift = old.shift - scale * new.shift
     # Inception v3 has no padding in its first convolution.

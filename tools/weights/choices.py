@@ -4,16 +4,16 @@ from typing import Mapping, NamedTuple, Tuple
 
 # The choices for class 0: leave the classes as they are, add one that is never predicted, or drop it.
 KEEP, ADD, DROP = 'keep', 'add', 'drop'
-# The ranges of pixels that other frameworks give a model, of `changes.images_of`.
+# The ranges of pixels that other frameworks give a model: names for `changes.images_of`.
 PIXELS = ('inception', 'imagenet', 'unit')
 _TORCH = ('.pth', '.pt', '.bin', '.safetensors')
 
 
 class Target(NamedTuple):
-    """A kind of file by the endings of its names, of which a checkpoint may have none.
+    """A kind of file, with the endings of its names; a checkpoint's name may have none.
 
-    The framework has networks of the same architecture, with the auxiliary head or without it, and in their published
-    width alone or in any. `load` is the expression that loads a file.
+    The framework has networks of the same architecture, with or without the auxiliary head, and only in their published
+    width or in any width. `load` is the expression that loads a file.
     """
 
     endings: Tuple[str, ...]

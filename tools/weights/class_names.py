@@ -27,7 +27,7 @@ KEYS = (
     'class_indices',
     'classes',
 )
-# Names that published lists give the background.
+# Names of the background in published lists.
 _BACKGROUNDS = ('', BACKGROUND, '__background__', 'dummy', 'unused', 'n/a', '???')
 _SYNSET = re.compile(r'(n\d{8})[\s,]+(\S.*)')
 _NUMBERED = re.compile(r"""\{?\s*(\d+)\s*[\s:,]\s*(['"]?)(\S.*?)\2\s*,?\s*\}?\s*""")
@@ -39,7 +39,7 @@ _FORMS = (
 
 
 def read(path: str) -> List[str]:
-    """The names in a file of labels, by class. Raises WeightsError if there is none, or it has another form."""
+    """The names in a file of labels, by class. Raises WeightsError if the file is missing or has another form."""
     flag = f'--labels={path}'
     try:
         text = sources.content_of(path, flag, inputs.TEXT_BYTES).decode('utf-8-sig').strip()
@@ -75,7 +75,7 @@ def read(path: str) -> List[str]:
 def in_settings(settings: Mapping[str, Any], flag: str) -> Optional[List[str]]:
     """The names of classes in settings, by class; None if there are none. Messages begin with the flag.
 
-    timm's `label_names` may be synsets, which `label_descriptions` puts into words.
+    timm's `label_names` may be synsets, for which `label_descriptions` has the words.
     """
     for key in KEYS:
         names = of_value(settings.get(key), f'{flag}: {key}')
@@ -87,9 +87,9 @@ def in_settings(settings: Mapping[str, Any], flag: str) -> Optional[List[str]]:
 
 
 def of_value(value: Any, flag: str) -> Optional[List[str]]:
-    """The names in a list of them, in a dict of them by number, or in a dict of numbers by name; None if it is none.
+    """The names in a list, in a dict by number, or in a dict of numbers by name; None for other values.
 
-    Raises WeightsError if a number is missing or twice.
+    Raises WeightsError if a number is missing or occurs twice.
     """
     if isinstance(value, list):
         return [*value] if value and all(isinstance(name, str) for name in value) else None
@@ -117,11 +117,11 @@ def for_classes(names: Sequence[str], origin: str, classes: int, change: str, is
     """The names of the classes that weights have after a change of class 0, with or without the background in the list.
 
     Args:
-      names: of the weights' own classes, or of those after the change.
-      origin: where they are from, for messages.
+      names: names of the weights' own classes, or of the classes after the change.
+      origin: the origin of the names, for messages.
       classes: the number of the classes of the weights, after the change.
       change: the value of `--class_0`.
-      is_ours: whether class 0 of the weights is the background where nothing is said: in this program and TF-Slim.
+      is_ours: whether class 0 of the weights is the background by default, as in this program and TF-Slim.
 
     Raises:
       WeightsError: the numbers do not fit.

@@ -1,4 +1,4 @@
-"""Runs networks with given weights, and compares what two of them compute."""
+"""Runs networks with given weights, and compares the outputs of two of them."""
 
 from typing import Any, Dict, Iterator, List, Sequence
 
@@ -43,7 +43,7 @@ def in_this_program(weights: Weights, images: np.ndarray) -> Outputs:
     """The outputs of all rows, the features and the logits, in evaluation.
 
     Args:
-      weights: of the network, with a classifier.
+      weights: the network's weights, with a classifier.
       images: float32 [images, height, width, 3].
     """
     architecture = weights.architecture
@@ -78,8 +78,8 @@ def converted(images: np.ndarray, old: str, new: str) -> np.ndarray:
 def compare(models: Sequence[Weights], paths: Sequence[str]) -> List[str]:
     """Runs two models on image files.
 
-    Returns lines for the screen: a table of the rows that both have in the same shape, and the most probable class of
-    each image in both. Raises WeightsError if a model has no classifier, or if an image cannot be read.
+    Returns lines for the screen: a table of the rows that have the same shape in both, and the most probable class of
+      each image in both. Raises WeightsError if a model has no classifier, or if an image cannot be read.
     """
     for weights in models:
         if not weights.num_classes:

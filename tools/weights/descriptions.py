@@ -19,9 +19,9 @@ from inception_v3.weights.sources import WeightsError
 from tools.weights import class_names
 from tools.weights.changes import Images
 
-# The files, of which the first ones have more to say. Images are described by either.
+# The files; earlier ones have more information. Each may describe images.
 FILES = ('config.json', 'preprocessor_config.json')
-# A `config.json` without any of these is one of another program, such as that of a run.
+# A `config.json` without any of these belongs to another program, for example to a run of this one.
 _MARKS = (
     *('architecture', 'architectures', 'pretrained_cfg', 'model_type', 'mean', 'image_mean', 'image_std', 'input_size'),
     *('do_normalize', 'image_processor_type', 'feature_extractor_type'),
@@ -29,7 +29,7 @@ _MARKS = (
 )
 _SIZES = ('input_size', 'crop_size', 'size', 'image_size', 'img_size')
 _MEANS = ('mean', 'image_mean'), ('std', 'image_std')
-# The networks of these names compute what this program's do: those of timm, torchvision and Hugging Face.
+# Names in timm, torchvision and Hugging Face of networks that compute the same as this program's.
 _NETWORKS = re.compile(
     r'(tf_|adv_|gluon_|tv_|ssl_|swsl_|a1_)?(inception_?v3|resnet-?50)([._].*)?|resnetforimageclassification|resnetmodel',
     re.IGNORECASE,
@@ -40,7 +40,7 @@ _RESNET_50 = {
     **{'depths': [3, 4, 6, 3], 'layer_type': 'bottleneck', 'hidden_act': 'relu', 'embedding_size': 64},
     **{'downsample_in_bottleneck': False, 'downsample_in_first_stage': False, 'hidden_sizes': [256, 512, 1024, 2048]},
 }
-# Of the evaluation's images: the central part, by this program's default preprocessing.
+# The central part of the images in evaluation, and its resizing, in this program's default preprocessing.
 _CROP, _BILINEAR = 0.875, (2, 'bilinear')
 _METHODS = {0: 'nearest', 1: 'lanczos', 3: 'bicubic', 4: 'box', 5: 'hamming'}
 
@@ -48,7 +48,7 @@ _METHODS = {0: 'nearest', 1: 'lanczos', 3: 'bicubic', 4: 'box', 5: 'hamming'}
 class Description(NamedTuple):
     """The description of a model: the range and the size (height, width) of its images, and the names of its classes.
 
-    None, 0 or empty stands for what is not said. `origin` names the file; notes say what evaluation does otherwise.
+    None, 0 and empty stand for missing information. `origin` names the file; notes name differences in evaluation.
     """
 
     origin: str
@@ -88,15 +88,15 @@ def beside(path: str) -> List[Description]:
 
 
 def of_settings(settings: Mapping[str, Any], origin: str) -> Description:
-    """The description in settings, with those of timm's `pretrained_cfg`; other settings are passed over.
+    """The description in settings, including timm's `pretrained_cfg`; other settings are ignored.
 
-    Raises WeightsError, with the origin, if a setting that is known has no sensible value.
+    Raises WeightsError, with the origin, if a known setting has no sensible value.
     """
     inner = settings.get('pretrained_cfg')
     own = {**(inner if isinstance(inner, dict) else {}), **{k: v for k, v in settings.items() if v is not None}}
     classes = next((own[key] for key in ('num_classes', 'num_labels') if type(own.get(key)) is int), 0)
     names = class_names.in_settings(own, origin) or ()
-    # The defaults of Hugging Face, which it leaves out.
+    # Hugging Face leaves these names out, as defaults.
     is_default = 'id2label' in own and [*names] == [f'LABEL_{number}' for number in range(len(names))]
     return Description(
         origin,
@@ -122,7 +122,7 @@ def _images_in(own: Mapping[str, Any], origin: str) -> Optional[Images]:
         raise WeightsError(f'{origin}: has a mean or a standard deviation of pixels, and not both.')
     if (deviation <= 0).any():
         raise WeightsError(f'{origin}: its standard deviation of pixels is {shown(deviation.tolist())}, not above 0.')
-    # From pixels in [0, 255] to those that are normalized. Means above 1 are of pixels in [0, 255].
+    # The factor from pixels in [0, 255] to the pixels that are normalized. Means above 1 are for pixels in [0, 255].
     factor = own.get('rescale_factor', 1 / 255) if own.get('do_rescale', True) else 1.0
     if own.get('input_range') == [0, 255] or ('do_rescale' not in own and mean.max() > 1):
         factor = 1.0
@@ -171,7 +171,7 @@ def _notes_of(own: Mapping[str, Any], origin: str) -> List[str]:
 
 
 def _check_network(settings: Mapping[str, Any], origin: str) -> None:
-    """Raises WeightsError if a configuration is that of a network which computes something else."""
+    """Raises WeightsError if a configuration is of another kind of network."""
     arguments = settings.get('model_args')
     given = arguments if isinstance(arguments, dict) else {}
     problems = [f'model_args: {key}={value!r}' for key, value in given.items() if key not in _HARMLESS_ARGUMENTS]
@@ -192,9 +192,9 @@ def _check_network(settings: Mapping[str, Any], origin: str) -> None:
 
 
 def joined(found: Sequence[Description]) -> Optional[Description]:
-    """One description of several, which must not contradict each other; None of none.
+    """Joins several descriptions, which must not contradict each other; None if there is none.
 
-    Raises WeightsError if two of them say different things about the images or the number of classes.
+    Raises WeightsError if two of them differ about the images or the number of classes.
     """
     said = [each for each in found if str(each) or each.num_classes or each.notes]
     values: Dict[str, Any] = {}

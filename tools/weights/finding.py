@@ -1,4 +1,4 @@
-"""Finds the file of weights that a path means: in a folder, in a tar archive, or beside the file that it names."""
+"""Finds the file of weights for a path: in a folder, in a tar archive, or beside the named file."""
 
 import contextlib
 import io
@@ -28,7 +28,7 @@ _MOST_MEMBERS = 10_000
 
 
 class Place(NamedTuple):
-    """The path of weights that are read, and its name in messages, which differs for a member of an archive."""
+    """The path of weights to read, and its name in messages, which differs for a member of an archive."""
 
     path: str
     name: str
@@ -36,9 +36,9 @@ class Place(NamedTuple):
 
 @contextlib.contextmanager
 def found(path: str) -> Iterator[Place]:
-    """The weights that a path means; those of an archive are unpacked while the context lasts.
+    """Context manager with the weights for a path; an archive's are unpacked while the context is open.
 
-    A path without weights is returned as it is.
+    A path without weights is returned unchanged.
 
     Raises:
       WeightsError: a folder or archive has several, or an archive is damaged or far larger than its file.
@@ -80,7 +80,7 @@ def _candidates(folder: str, deep: bool = False) -> Iterator[str]:
 
 
 def _only(path: str, paths: List[str], folder: str) -> str:
-    """The only weights in a folder, or those of the file that Hugging Face and timm read first."""
+    """The only weights in a folder, or the file that Hugging Face and timm read first."""
     names = [os.path.relpath(each, folder) for each in paths]
     for usual in ('model.safetensors', 'pytorch_model.bin'):
         if usual in names:
@@ -110,7 +110,7 @@ def _unpacked(path: str, folder: str) -> bool:
         return False
     with sources.damage_explained(path, 'tar archive'):
         size = 0
-        # As a stream, so that nothing is inflated before its size is known; sizes are those of the headers.
+        # As a stream, so that nothing is inflated before its size is known from the headers.
         with tarfile.open(fileobj=io.BytesIO(content), mode='r|*') as archive:
             for count, member in enumerate(archive):
                 size += member.size

@@ -54,12 +54,12 @@ _KINDS = (
 
 
 class Options(NamedTuple):
-    """The choice of what to read from a file of weights: the averages of a run, the auxiliary head, the classifiers.
+    """The parts of a file of weights to read: the averages of a run, the auxiliary head, the classifiers.
 
-    Without classifiers, the file may have a head of another form. `pixels` is the range in `changes.images_of` that
-    weights of another framework are for, by default that of the published weights; `which` the key of one of several
-    models in a file of PyTorch. A multiplier of 0 is that of the run that wrote the weights,
-    or 1. `which` may also be the scope of one of several networks in a checkpoint.
+    Without classifiers, the file may have a head of another form. `pixels` is the range in `changes.images_of` for
+    which weights of another framework were trained, by default the published weights' range. `which` is the key of one
+    of several models in a file of PyTorch, or the scope of one of several networks in a checkpoint. A multiplier of 0
+    stands for that of the run that wrote the weights, or 1.
     """
 
     averages: bool = True
@@ -74,8 +74,8 @@ class Weights(NamedTuple):
     """The weights of a network, from a kind of file: `OURS`, `KERAS` or `TORCH`.
 
     The values are float32 variables by our names, without scales in Inception v3. They are for images in a range of
-    `changes.images_of`. Notes say what is assumed, and which scales were folded. The configuration is that of the run
-    that wrote them, and the description what the model's files say of its images and classes, if there are such.
+    `changes.images_of`. Notes name assumptions and folded scales. The configuration is that of the run that wrote the
+    weights, and the description is from the model's files about images and classes; either may be missing.
     """
 
     path: str
@@ -122,10 +122,10 @@ class Weights(NamedTuple):
 
 
 class OneModelError(WeightsError):
-    """A file has one model, which is not that of `--which`."""
+    """A file has only one model, and `--which` names another."""
 
 
-# Every file.
+# Options that read all of a file.
 WHOLE = Options()
 
 
@@ -255,11 +255,11 @@ def _of_torch(found: TorchFile, place: Place, options: Options) -> Weights:
 
 
 def _said_in(settings: Mapping[str, Dict[str, Any]], path: str) -> Tuple[List[Description], List[str]]:
-    """The descriptions in the settings of a training script, and lines about those without a meaning."""
+    """The descriptions in the settings of a training script, and lines about settings that make no sense."""
     found: List[Description] = []
     problems = []
     for key, values in settings.items():
-        # A dict of names by number is no dict of settings.
+        # A dict of names by number is not a dict of settings.
         if key.rpartition('.')[2] not in descriptions.class_names.KEYS:
             try:
                 own = descriptions.of_settings(values, f'{path}{f" ({shown(key)})" if key else ""}')
@@ -272,7 +272,7 @@ def _said_in(settings: Mapping[str, Dict[str, Any]], path: str) -> Tuple[List[De
 def _described(
     weights: Weights, description: Optional[Description], options: Options, assumed: Sequence[str] = ()
 ) -> Weights:
-    """The weights for images in the range that is given or described, with lines about it and what is assumed."""
+    """The weights for images in the given or described range, with lines about it and about assumptions."""
     said = description.images if description else None
     notes = [f'  described: {description} ({description.origin})'] if description and str(description) else []
     unsaid: List[str] = []
@@ -334,10 +334,10 @@ def _of_ours(source: Source, options: Options) -> Weights:
 def _scope_of(source: Source, names: Iterable[str], options: Options) -> str:
     """The scopes of another program around a network, such as `tower_0/`; empty if there are none.
 
-    Raises WeightsError if there are several with different weights, of which `which` names none; or no network.
+    Raises WeightsError if there is no network, or several with different weights and `which` names none of them.
     """
     scopes = sorted({match.group(1) for match in map(_FIRST.fullmatch, names) if match})
-    # Copies of one network, as of the replicas of a program, are the same.
+    # Copies of one network, such as a program's replicas, count as one.
     distinct = [
         scope for number, scope in enumerate(scopes) if not number or not _are_equal(source.values, scopes[0], scope)
     ]
@@ -364,7 +364,7 @@ def _are_equal(values: Mapping[str, np.ndarray], one: str, other: str) -> bool:
 
 
 def _retrained(stored: Mapping[str, np.ndarray], scope: str, values: Values, architecture: Architecture) -> List[str]:
-    """The names of the kernel and the biases of the only other classifier in a graph or checkpoint; none if unclear."""
+    """The names of kernel and biases of the only other classifier in a graph or checkpoint; none if ambiguous."""
     features = architecture.of(auxiliary_head=False)[-1].shape[2]
     others = {name: each for name, each in stored.items() if not name.startswith(f'{scope}/')}
     # Slots of optimizers have the names of their variables, and one more.
@@ -382,7 +382,7 @@ def _heads(names: Iterable[str], auxiliary: str, classifier: str) -> Tuple[bool,
 
 
 def _converted(arrays: Values, entries: Sequence[Entry], path: str) -> Values:
-    """The values of arrays of another framework, all of which the network must have."""
+    """Converts arrays of another framework; the network must have a place for each."""
     values = to_ours(arrays, entries, path)
     unknown = sorted(arrays.keys() - {entry.theirs for entry in entries})
     if unknown:

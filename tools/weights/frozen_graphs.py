@@ -11,7 +11,7 @@ from inception_v3.weights.sources import check_memory
 def constants_in(content: bytes) -> Dict[str, np.ndarray]:
     """The constants of floating-point numbers by the names of their nodes.
 
-    Raises any error if it is no graph or damaged, and ValueError if its tensors need far more memory than its file.
+    Raises any error if it is not a graph or is damaged; ValueError if its tensors need far more memory than its file.
     """
     graph = tf.GraphDef()
     graph.ParseFromString(content)

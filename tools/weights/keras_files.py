@@ -33,7 +33,7 @@ _LAYERS = ('_layer_checkpoint_dependencies', 'layers')
 # The member of a SavedModel that has its configuration.
 METADATA = 'keras_metadata.pb'
 _WEIGHTS = ('kernel', 'bias', 'gamma', 'beta', 'moving_mean', 'moving_variance', 'mean', 'variance')
-# Parts of the keys of variables that are no weights of a model.
+# Parts of the keys of variables that are not weights of a model.
 _NO_WEIGHTS = {
     '.OPTIMIZER_SLOT',
     'optimizer',
@@ -49,7 +49,7 @@ WITHOUT_CLASSIFIER = '`weights import --no_classifier` takes the layers below th
 _OF_NETWORK = ('Conv2D', 'BatchNormalization', 'Activation', 'MaxPooling2D', 'AveragePooling2D', 'Concatenate')
 _OF_CLASSIFIER = ('GlobalAveragePooling2D', 'Flatten', 'Dense', 'Softmax')
 _IDENTITIES = ('InputLayer', 'Dropout', 'SpatialDropout2D', 'GaussianDropout', 'GaussianNoise')
-# The values that settings of these layers have, if they are there.
+# The values of these layers' settings, where they exist.
 _SETTINGS = {'epsilon': (EPSILON,), 'data_format': ('channels_last', None), 'dilation_rate': ([1, 1],)}
 # The convolutions and pools of Inception v3: class, strides, padding and window, with their numbers.
 _WINDOWS = {
@@ -64,18 +64,18 @@ _IMPORTED = (
     f'it, and an average pool with one dense layer of logits or a softmax can be imported. {WITHOUT_CLASSIFIER}. Of a '
     'file of `model.save_weights`, pixels in [-1, 1] and a softmax are assumed.'
 )
-# What operations on images do, by their names in Keras 2 and 3: the number is multiplied, or added.
+# Operations on images, by their names in Keras 2 and 3, with the sign of the exponent or of the addend.
 _TIMES = {'math.multiply': 1, 'Multiply': 1, 'math.truediv': -1, 'math.divide': -1, 'TrueDivide': -1, 'Divide': -1}
 _PLUS = {'math.add': 1, '__operators__.add': 1, 'Add': 1, 'math.subtract': -1, 'Subtract': -1}
-# Pixels that a network computes with are smaller, whatever their range.
+# A network's pixels are smaller than this in any range.
 _LARGEST_PIXEL = 20
 
 
 class KerasFile(NamedTuple):
     """The arrays of a file by the names of `architecture.of_keras`, and the numbers of layers by kind.
 
-    Layers are numbered by `Layer.order`, or in the order of our table. There is no configuration of the model if the
-    file has weights alone.
+    Layers are numbered by `Layer.order`, or in the order of our table. The configuration of the model is None if the
+    file has only weights.
     """
 
     arrays: Values
@@ -122,7 +122,7 @@ def of_variables(values: Mapping[str, np.ndarray], metadata: Optional[bytes] = N
     """Finds the layers among variables with the names that Keras gives them, such as `conv2d_3/kernel`.
 
     The metadata is the content of a SavedModel's `keras_metadata.pb`, which has the configuration of the model.
-    Variables of other names, such as counters, are passed over. Raises any error if the metadata is damaged.
+    Variables with other names, such as counters, are ignored. Raises any error if the metadata is damaged.
     """
     by_layer: Dict[str, Values] = {}
     for name, array in values.items():
@@ -133,9 +133,9 @@ def of_variables(values: Mapping[str, np.ndarray], metadata: Optional[bytes] = N
 
 
 def by_full_name(values: Mapping[str, Any]) -> Dict[str, np.ndarray]:
-    """The variables of a checkpoint of TensorFlow 2 by the names that they have in a graph.
+    """The variables of a checkpoint of TensorFlow 2, by their names in a graph.
 
-    The checkpoint describes the objects that have them. Slots of optimizers, metrics and counters are left out.
+    The checkpoint describes the objects that own them. Slots of optimizers, metrics and counters are left out.
 
     Raises:
       ValueError: the description is damaged, or two variables have the same name and other values.
@@ -158,7 +158,7 @@ def by_full_name(values: Mapping[str, Any]) -> Dict[str, np.ndarray]:
 
 
 def _config_in(metadata: bytes) -> Optional[Mapping[str, Any]]:
-    """The configuration of the outermost model in `keras_metadata.pb`, whose messages no version of Keras documents.
+    """The configuration of the outermost model in `keras_metadata.pb`, whose format Keras does not document.
 
     A message of field 1 is an object, with its path in field 3 and its description, JSON, in field 5.
     """
@@ -171,12 +171,12 @@ def _config_in(metadata: bytes) -> Optional[Mapping[str, Any]]:
 
 
 def _without_tuples(value: Dict[str, Any]) -> Any:
-    """The items of a tuple, which metadata has as an object, as a list; other objects as they are."""
+    """A tuple, which metadata stores as an object, as a list; other objects unchanged."""
     return value['items'] if value.get('class_name') == '__tuple__' else value
 
 
 def _fields(message: bytes) -> Dict[int, List[bytes]]:
-    """The fields of a protocol buffer's message that are texts, bytes or messages, by number.
+    """The fields of a protocol buffer message that are texts, bytes or messages, by number.
 
     (https://protobuf.dev/programming-guides/encoding/)
     """
@@ -225,7 +225,7 @@ def _check_own(file: Any, size: int) -> None:
                     raise ValueError(f'{each.name} has its values in another file, which is not read')
                 if each.dtype.hasobject:
                     raise ValueError(f'{each.name} holds no numbers')
-                # HDF5 inflates a compressed chunk whole, whatever its length.
+                # HDF5 inflates a whole compressed chunk, of any length.
                 if each.id.get_create_plist().get_nfilters():
                     raise ValueError(f'{each.name} is compressed; h5repack -f NONE undoes it')
                 length = each.dtype.itemsize
