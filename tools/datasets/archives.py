@@ -31,7 +31,7 @@ def read_file(path: str) -> bytes:
 
 @contextlib.contextmanager
 def explained(path: str, kind: str = 'a tar archive') -> Iterator[None]:
-    """Turns the errors of a damaged file, which `tarfile`, SciPy and others raise of any type, into a DataError."""
+    """Turns errors about a damaged file into a DataError; `tarfile`, SciPy and others raise errors of any type."""
     try:
         yield
     except DataError:
@@ -74,7 +74,7 @@ def _check_size(header: tarfile.TarInfo, place: int) -> None:
 def members(file: BinaryIO, mode: str) -> Iterator[Tuple[tarfile.TarFile, tarfile.TarInfo]]:
     """Yields an archive with each of its members, in order, up to the zeros at its end; mode 'r' detects compression.
 
-    Call it inside of `explained`: for a damaged or truncated archive, `tarfile` raises errors of any type.
+    Call it inside `explained`: for a damaged or truncated archive, `tarfile` raises errors of any type.
     """
     with tarfile.open(fileobj=file, mode=mode, tarinfo=_Header) as archive:
         for member in iter(archive.next, None):
@@ -85,13 +85,13 @@ def members(file: BinaryIO, mode: str) -> Iterator[Tuple[tarfile.TarFile, tarfil
                 raise tarfile.ReadError(f'the header at byte {member.offset:,} points backwards')
             yield archive, member
         if mode == 'r':
-            # To verify the checksum of a compressed archive.
+            # Reading to the end verifies the checksum of a compressed archive.
             while archive.fileobj.read(1 << 20):  # type: ignore[union-attr]
                 pass
 
 
 def files_in(path: str, is_wanted: Callable[[str], bool]) -> Iterator[Tuple[str, bytes]]:
-    """Yields the names and contents of wanted files in a small archive, perhaps compressed; verifies its checksum."""
+    """Yields the names and contents of wanted files in a small, perhaps compressed archive; verifies its checksum."""
     content = io.BytesIO(read_file(path))
     with explained(path):
         for archive, member in members(content, 'r'):

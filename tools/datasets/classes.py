@@ -1,4 +1,4 @@
-"""Remarks on the classes of a data set: their names, and their numbers of images. For conversions and for the audit."""
+"""Remarks on the classes of a data set, their names and numbers of images, for conversions and the audit."""
 
 import collections
 import re
@@ -23,7 +23,7 @@ class ClassImages(NamedTuple):
 def remarks(classes: Sequence[ClassImages]) -> Iterator[str]:
     """Yields sentences on classes without images, and on an imbalance. The background is not among the classes.
 
-    Images of a split that has none at all are not missed.
+    A split without any images causes no remark.
     """
     has_training, has_validation = any(each.train for each in classes), any(each.validation for each in classes)
     for what, trained, validated, is_told in (
@@ -46,7 +46,7 @@ def remarks(classes: Sequence[ClassImages]) -> Iterator[str]:
 
 
 def alike(names: Sequence[str]) -> Iterator[str]:
-    """Yields a sentence if names differ in capitalization, blanks (with _ and -) or Unicode's form alone."""
+    """Yields a sentence if names differ only in capitalization, blanks (including _ and -) or Unicode form."""
     by_form: Dict[str, List[str]] = collections.defaultdict(list)
     for name in sorted({*names}):
         by_form[_form(name)].append(name)

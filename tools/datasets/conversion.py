@@ -24,13 +24,13 @@ WORK_FOLDER = 'conversion'
 # The file that describes a finished conversion, beside the files of the data set.
 REPORT_NAME = 'conversion.json'
 _RESUMABLE = 'the same command resumes and keeps finished files'
-# A conversion, or a part of one, shows no progress before it has taken this long: on a terminal, and elsewhere.
+# Seconds before a conversion, or a part of one, shows progress: on a terminal, and elsewhere.
 _QUIET_SECONDS, _QUIET_PLAIN_SECONDS = 1.0, 15.0
 
 Say = Callable[[str], None]
 # Called with the number of finished items.
 Progress = Callable[[int], None]
-# Called with a label and a number of items, or None if that is unknown, to start showing their progress.
+# Called with a label and a number of items, or None if it is unknown, to start showing progress.
 StartProgress = Callable[[str, Optional[int]], Progress]
 
 _Item = TypeVar('_Item')
@@ -45,10 +45,10 @@ def run(
 ) -> None:
     """Runs or resumes a conversion with some settings, by flag, unless it is finished already.
 
-    The folder, local or remote, is new, empty, or has a conversion of the same settings; in its work folder, `work`
-    keeps them in the file `started_name`. It writes the missing files of the data set, given the work folder and a
-    function to show progress; it returns the description of the data set, and more entries of the report in
-    `REPORT_NAME`.
+    The folder, local or remote, is new, empty, or has a conversion with the same settings, which `work` keeps in the
+    file `started_name` of the work folder. `work` is called with the work folder and a function that shows progress. It
+    writes the missing files of the data set, and returns the description of the data set and more entries of the report
+    in `REPORT_NAME`.
     """
     work_dir, report = os.path.join(data_dir, WORK_FOLDER), os.path.join(data_dir, REPORT_NAME)
     finished = settings_in(report)
@@ -73,7 +73,7 @@ def run(
         with _alone_in(work_dir), progress() as start:
             info, results = work(work_dir, start)
             info.write(data_dir)
-            # Written last: it marks the conversion as finished.
+            # The report comes last: it marks the conversion as finished.
             write_whole(report, json.dumps({'settings': settings, **results}), work_dir)
             tf.io.gfile.rmtree(work_dir)
     except tf.errors.OpError as error:
@@ -90,7 +90,7 @@ def summary(info: DatasetInfo, data_dir: str) -> str:
 
 
 def say_notes(notes: Mapping[str, Sequence[str]], say: Say, all_in: str = '') -> None:
-    """Says how many images each note holds for, and names the first ones."""
+    """Prints the number of images for each note, and the names of the first ones."""
     for note, names in sorted(notes.items()):
         say(f'{counted(len(names), "image")} {note}: {listed(names, all_in)}')
 
@@ -112,7 +112,7 @@ def _alone_in(work_dir: str) -> Iterator[None]:
     if remote.is_remote(work_dir):
         yield
         return
-    # Not with filelock: converting needs no further package.
+    # Without the package filelock, so that conversions need no further package.
     with open(outputs.replaceable(os.path.join(work_dir, 'lock')), 'w') as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -149,7 +149,7 @@ def progress() -> Iterator[StartProgress]:
 
 
 def watched(items: Iterable[_Item], move: Progress, before: int = 0) -> Iterator[_Item]:
-    """Yields the items, and calls `move` with the number of each, from 1, or after others `before`."""
+    """Yields the items, and calls `move` with the number of each, counted from `before` + 1."""
     for number, item in enumerate(items, before + 1):
         move(number)
         yield item

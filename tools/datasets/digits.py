@@ -40,8 +40,9 @@ def build(
 ) -> 'DatasetInfo':
     """Writes a data set of digits, whose labels begin with 1 in their order, to a new or empty folder.
 
-    Training images are the first of each digit that the whole data set has, so that a smaller number gives a part of a
-    larger one. Of `rare` digits, only a tenth of them is written. All validation images of the digits are written.
+    Training images are the first ones of each digit in the whole data set, so a smaller number gives a subset of a
+    larger one. Only a tenth of the training images of `rare` digits is written. All validation images of the digits are
+    written.
     """
     from compat import tf
     from tools.datasets import image_example, writing
@@ -89,7 +90,7 @@ def build(
 def build_if_missing(
     data_dir: str, digits: Sequence[int] = _ALL_DIGITS, images_per_digit: Optional[int] = None
 ) -> Optional['DatasetInfo']:
-    """Writes the data set, as `build`, unless the folder has it, or gets it meanwhile; None then."""
+    """Writes the data set, as `build`; returns None if the folder has it already, or gets it meanwhile."""
     try:
         return None if is_built(data_dir) else build(data_dir, digits, images_per_digit)
     except CommandError:

@@ -1,4 +1,4 @@
-"""The flags of the fields of records, with the names and the defaults of a run's."""
+"""The flags for the fields of records, with the names and defaults of a run's flags."""
 
 import argparse
 from typing import TYPE_CHECKING

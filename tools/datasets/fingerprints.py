@@ -12,7 +12,7 @@ _MODULUS = 1 << 256
 
 
 class SplitFingerprint(NamedTuple):
-    """The fingerprint of a split, or a part of one. The sum over parts, in any order, is that of the whole."""
+    """The fingerprint of a split, or a part of one. The sum over parts, in any order, is the whole's fingerprint."""
 
     images: int = 0  # The number of images.
     total: int = 0  # The sum of the images' SHA-256 digests, modulo 2**256.
@@ -51,7 +51,7 @@ def described(
 
 
 def fingerprint_of(source: Source, info: DatasetInfo) -> str:
-    """The fingerprint of the images and labels in the files that a description is of; raises errors as `labelled_in`.
+    """The fingerprint of the images and labels in described files; raises the errors of `labelled_in`.
 
     All files are read. The labels are those in the records, without the addition of an offset.
     """

@@ -32,9 +32,8 @@ def make_example(
 ) -> tf.train.Example:
     """The Example of an image file's bytes, in ImageNet's layout.
 
-    The format is 'JPEG', 'PNG' or 'GIF'; labels are from 1 on, 0 is the background, and `text` is the name of the
-    class; height and width are in pixels. `synset` is WordNet's identifier of the class, such as 'n01440764', if it has
-    one.
+    The format is 'JPEG', 'PNG' or 'GIF'. Labels start at 1; 0 is the background. `text` is the name of the class;
+    height and width are in pixels. `synset` is WordNet's identifier of the class, such as 'n01440764', if it has one.
     """
 
     def feature_of(*values: Any) -> tf.train.Feature:

@@ -1,8 +1,8 @@
 """Audits a data set: reads every record, and reports the content, all problems, and whether training can use it.
 
-Every image is decoded whole, which is the way to find damage inside images. --data_format=tar audits tar shards.
---train_files, --eval_files, --image_key, --label_key and --label_offset are those of the run. --croissant also writes
-croissant.json, beside dataset.json. Exit code 2 means that training would fail, or that there is no data set.
+Every image is decoded whole, because damage inside images cannot be found otherwise. --data_format=tar audits tar
+shards. --train_files, --eval_files, --image_key, --label_key and --label_offset are those of the run. --croissant also
+writes croissant.json, beside dataset.json. Exit code 2 means that training would fail, or that there is no data set.
 """
 
 import argparse
@@ -22,7 +22,7 @@ from tools import extras
 from tools.datasets import field_flags
 from tools.parsers import new_parser, number_of
 
-# The largest number of rows for classes.
+# The most rows for classes.
 _CLASSES_SHOWN = 24
 # The properties of a data set that a Croissant description has and dataset.json lacks, by flag.
 _PROPERTIES = {
@@ -164,7 +164,7 @@ def _measures(splits: List[Dict[str, Any]]) -> Iterator[Tuple[str, List[str]]]:
 
 
 def _classes(classes: List[Dict[str, Any]]) -> Iterator[List[str]]:
-    """Yields the rows of the classes; of many, those with the fewest and the most training images."""
+    """Yields the rows of the classes; if there are many, those with the fewest and the most training images."""
     shown = [each for each in classes if each['label'] or each['train'] or each['validation']]
     left_out = len(shown) - _CLASSES_SHOWN
     if left_out > 0:

@@ -1,8 +1,8 @@
 """Describes a data set in Croissant 1.0, the JSON-LD that archives and searches of data sets read.
 
 `croissant.json` stands beside `dataset.json`. It has every file with its size and SHA-256, the classes, and the fields
-of the records: <https://docs.mlcommons.org/croissant/docs/croissant-spec.html>. It is written by hand, since
-mlcroissant needs a newer Python than TensorFlow 1.15, and checked by mlcroissant where that is installed.
+of the records: <https://docs.mlcommons.org/croissant/docs/croissant-spec.html>. This module writes it itself, because
+  mlcroissant needs a newer Python than TensorFlow 1.15; mlcroissant checks the result if it is installed.
 """
 
 import concurrent.futures
@@ -24,7 +24,7 @@ _TERMS = (
     'jsonPath key md5 parentField path recordSet references regex repeated replace samplingRate separator source '
     'subField transform'
 )
-# The specification's, whole: mlcroissant warns of another.
+# The complete context of the specification: mlcroissant warns about any other.
 _CONTEXT = {
     '@language': 'en',
     '@vocab': 'https://schema.org/',
@@ -39,7 +39,7 @@ _CONTEXT = {
     **{term: f'cr:{term}' for term in _TERMS.split()},
 }
 _ENCODINGS = {'tar': 'application/x-tar', 'tfrecord': 'application/x-tfrecord'}
-# Beside the image and its label: the fields of ImageNet's layout. Those of boxes are lists.
+# The fields of ImageNet's layout besides the image and its label. Fields of boxes are lists.
 _TYPES = {
     **{f'image/{name}': 'sc:Text' for name in ('class/synset', 'class/text', 'colorspace', 'filename', 'format')},
     **{f'image/{name}': 'sc:Integer' for name in ('channels', 'height', 'width', 'object/class/label')},
@@ -61,8 +61,9 @@ def description_of(source: Source) -> dataset_info.DatasetInfo:
 def write(source: Source, info: dataset_info.DatasetInfo, report: Dict[str, Any], given: Mapping[str, str]) -> Node:
     """Writes the description of an audited data set into its folder.
 
-    `report` is of the audit; `given` has further properties by their names in Croissant, such as `license`. Returns the
-    `path` of the file, and whether mlcroissant has `checked` it. Raises DataError if a file is not in the folder.
+    `report` is the audit's report; `given` has further properties by their names in Croissant, such as `license`.
+    Returns the `path` of the file, and whether mlcroissant has `checked` it. Raises DataError if a file is not in the
+    folder.
     """
     classes = [{'classes/label': label, 'classes/name': name} for label, name in enumerate(info.class_names)]
     fields = [_field('classes', 'label', 'sc:Integer'), _field('classes', 'name', 'sc:Text')]
@@ -165,7 +166,7 @@ def _check(path: str, description: Node) -> bool:
         import mlcroissant
     except ImportError:
         return False
-    # It warns of properties that were not given. The command itself names them.
+    # mlcroissant warns about properties that were not given; the command itself lists them.
     logging.getLogger('absl').setLevel(logging.ERROR)
     try:
         mlcroissant.Dataset(description)

@@ -46,16 +46,16 @@ CHECKS = (
     ),
     Check('bad_boxes', '{} records whose boxes cannot be used: {:,}. Evaluation ignores boxes.', split=VALIDATION),
 )
-# All kinds of problems, for the report. The first one is of files that cannot be read to their end.
+# All kinds of problems, for the report. The first is for files that cannot be read to their end.
 KINDS = ('bad_files', *dict.fromkeys(check.kind for check in CHECKS))
 
 
 def judge(report: Report) -> Tuple[List[str], List[str]]:
-    """The errors, which make training fail, and the warnings of the content part of a report of `report.audit`."""
+    """The errors, which make training fail, and the warnings about the content in a report of `report.audit`."""
     of_splits = [finding for split, described in report['splits'].items() for finding in _of_split(split, described)]
     errors, warnings = ([text for is_error, text in of_splits if is_error == wanted] for wanted in (True, False))
     warnings += [*_about_identity(report), *_about_classes(report), *_about_duplicates(report['duplicates'])]
-    # Names of classes are those of a description.
+    # Names of classes exist only with a description.
     names = {c['label']: c['name'] for c in report['classes']}
     if _of_background(report) and any(names.values()) and names[0] in ('', BACKGROUND):
         errors.append(
@@ -139,7 +139,7 @@ def _about_classes(report: Report) -> Iterator[str]:
             f'images with label 0, which is the background: {background:,}. If it is a class, and the network '
             'should have a background, too, give --label_offset=1.'
         )
-    # Most data sets have no images of the background.
+    # Without the background, of which most data sets have no images.
     of_labels = [c for c in report['classes'] if 1 <= c['label'] < report['num_classes']]
     names = [f'{c["label"]}' + (f' ({c["name"]})' if c['name'] else '') for c in of_labels]
     yield from remarks([ClassImages(name, c[TRAIN], c[VALIDATION]) for name, c in zip(names, of_labels)])
@@ -163,5 +163,5 @@ def _about_duplicates(copies: Report) -> Iterator[str]:
             if len(places) > 1:
                 break
         example = ' = '.join(f'{place["path"]}, record {place["position"]}' for place in places[:FEW])
-        # The report lists the first groups.
+        # The report lists only the first groups.
         yield f'{what}: {copies[key]:,}' + (f', such as {example}' if len(places) > 1 else '')

@@ -33,7 +33,7 @@ def audit(
 ) -> Dict[str, Any]:
     """Reads every record of a data set, in several processes, and returns the report, as `--json` prints it.
 
-    `num_classes` is by default that of `dataset.json`, or 1001. `progress` is as in `conversion`.
+    `num_classes` is by default the number in `dataset.json`, or 1001. `progress` is as in `conversion`.
     """
     start = time.monotonic()
     paths: Dict[str, List[str]] = {}
@@ -55,7 +55,7 @@ def audit(
     num_classes = num_classes or (info.num_classes if info else DOCUMENTED_CLASSES)
 
     all_paths = [*{path: 0 for split in SPLITS for path in paths[split]}]
-    # The description may be of other files than those of patterns.
+    # With patterns, the description may be of other files.
     described = None if source.train_files or source.eval_files else info
     expected = described.train_images + described.validation_images if described else None
     move = progress('reading records', expected)
@@ -136,7 +136,7 @@ def _read(
 
 
 def _described(contents: Sequence[FileContent], expected: Optional[int]) -> Dict[str, Any]:
-    """The part of the report about the records of a split; `expected`: their number according to `dataset.json`."""
+    """The part of the report about the records of a split; `expected` is their number in `dataset.json`."""
     images = np.concatenate([np.zeros([0], shard_audit.IMAGE), *(content.images for content in contents)])
     sizes = images['size'][images['size'].min(axis=1) > 0]
 
@@ -197,7 +197,7 @@ def _spread(values: np.ndarray) -> Dict[str, Optional[float]]:
 
 
 def _agree(classes: Sequence[Dict[str, Any]], info: Optional[dataset_info.DatasetInfo]) -> Optional[bool]:
-    """Whether the description has the numbers of training images of the classes; None if it has none."""
+    """Whether the description's numbers of training images per class are right; None if it has none."""
     described = info.train_images_per_class if info else []
     counts = {each['label']: each[records.TRAIN] for each in classes if each[records.TRAIN]}
     return counts == {label: count for label, count in enumerate(described) if count} if described else None

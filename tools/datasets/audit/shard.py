@@ -22,7 +22,7 @@ from tools.datasets.fingerprints import SplitFingerprint
 from tools.datasets.intake import damage_in
 from tools.datasets.writing import digest
 
-# The largest number of problems of each kind that are listed; the others are only counted.
+# The most problems of each kind that are listed; others are only counted.
 LISTED_AT_MOST = 1000
 # Stored in the shared number of records to stop all processes.
 STOP = -1
@@ -73,16 +73,16 @@ class Entry(NamedTuple):
     # float32 [boxes, 4], each ymin, xmin, ymax, xmax, not clipped; empty if they are invalid.
     boxes: np.ndarray = _NO_BOXES
     fields: Tuple[str, ...] = ()  # The names of its fields.
-    # The reason why its fields, or else its boxes, cannot be used, with the kind. The image is not checked.
+    # The kind of problem and the reason why its fields, or else its boxes, cannot be used. The image is not checked.
     problems: Tuple[Tuple[str, str], ...] = ()
-    prefix: str = ''  # The beginning of messages about it.
-    # The name of a file that belongs to no record, in the place of one; None for a record.
+    prefix: str = ''  # The prefix of messages about it.
+    # The name of a file that belongs to no record; None for a record.
     left_out: Optional[str] = None
 
 
 @contextlib.contextmanager
 def _readable(path: str) -> Iterator[None]:
-    """Raises DataError for a path that is no file, or whose file cannot be read."""
+    """Raises DataError if a path is not a file, or the file cannot be read."""
     kind = irregular_kind(path)
     if kind:
         raise DataError(f'cannot be read: it is {kind}.')
@@ -231,7 +231,7 @@ class ShardAuditor:
 def count_boxes(boxes: np.ndarray) -> Dict[str, int]:
     """The number of boxes, [boxes, 4], each ymin, xmin, ymax, xmax in fractions of the image.
 
-    'outside': those that extend beyond the image's edge, or have no area inside the image.
+    'outside': boxes that extend beyond the image's edge, or have no area inside the image.
     """
     clipped = np.clip(boxes, 0.0, 1.0)
     outside = (clipped != boxes).any(axis=1) | (clipped[:, :2] >= clipped[:, 2:]).any(axis=1)

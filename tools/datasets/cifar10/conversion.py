@@ -83,7 +83,7 @@ def read(source: str) -> Cifar10:
 
 
 def _files(source: str) -> Dict[str, bytes]:
-    """The contents of those files of the data set that are present, by name without folder."""
+    """The contents of the files of the data set that exist, by name without folder."""
     with remote.explained(source, remote.READ):
         is_folder = tf.io.gfile.isdir(source)
     if is_folder:
@@ -115,7 +115,7 @@ def convert(source: Cifar10, data_dir: str, images: Dict[str, int], shards: Dict
 
     The numbers of images and of shards are by split.
     """
-    # An earlier version had other sizes.
+    # The size is recorded, because an earlier version had other sizes.
     settings = {'CIFAR-10': f'that of SHA-256 {source.digest[:12]}', '--size': str(SIDE)}
     for what, numbers in (('images', images), ('shards', shards)):
         settings.update({f'--{split}_{what}': str(number) for split, number in numbers.items()})

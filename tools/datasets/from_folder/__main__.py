@@ -3,8 +3,8 @@
 The images are in FOLDER/CLASS/, or, if they are already split, in FOLDER/train/CLASS/ and FOLDER/validation/CLASS/ (or
 val, valid, dev, eval or test), or in FOLDER/CLASS/ and in CLASS/ of --validation_folder; or a table names the class of
 each image in FOLDER, and may divide them by a column `split`. Classes are numbered from 1, in the order of their names;
-0 is the background. Folders that look like parts of a data set, not like classes, are refused. The way that the folders
-are understood is printed first; --dry_run prints it and writes nothing.
+0 is the background. Folders that look like parts of a data set, not like classes, are refused. The command first prints
+how it understands the folders; --dry_run stops there, and writes nothing.
 
 Each image is decoded whole. JPEG and PNG files are stored as they are. JPEG, WebP and TIFF images with an EXIF
 orientation are turned upright, transparent ones are laid on white, and other formats are converted. The files that are

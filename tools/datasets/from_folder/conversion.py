@@ -25,7 +25,7 @@ from tools.datasets.intake import Intake
 from tools.datasets.writing import digest, split_by_content
 from tools.image_files import UnreadableError, listed
 
-# Classes that are listed without --dry_run.
+# The most classes that are listed without --dry_run.
 _CLASSES_AT_MOST = 20
 # The list of files that are not in the data set is beside its folder, so that it stays if no data set is made.
 _REFUSED_ENDING = '.refused.tsv'
@@ -54,8 +54,8 @@ def import_folder(
 ) -> Optional[DatasetInfo]:
     """Converts a folder of class folders, or of images with a table of labels, to a data set; returns its description.
 
-    The arguments are those of the command; `say` is called with messages, first with the way that the folder is
-    understood. A `dry_run` ends there.
+    The arguments are those of the command. `say` is called with messages, the first of which explain how the folder is
+    understood; with `dry_run`, these are all.
     """
     writing.check_can_be_made(data_dir)
     table, of_validation = (
@@ -85,7 +85,7 @@ def import_folder(
         return [[usable[index] for index in share] for share in shares]
 
     if is_split:
-        # Divided only for the order: a shuffle buffer cannot mix images that are sorted by class.
+        # `divided` is called only for the order: a shuffle buffer cannot mix images that are sorted by class.
         images = [divided(split, 0.0)[0] for split in found.splits]
         seen = {accepted[file.path].digest for file in images[0]}
         both = [file.path for file in images[1] if accepted[file.path].digest in seen]
@@ -116,7 +116,7 @@ def import_folder(
 
 
 def _least(fraction: float, split: str) -> int:
-    """The least number of images of a class of which `split_by_content` gives one to a split."""
+    """The least number of images of a class with which `split_by_content` gives one to a split."""
     share = fraction if split == VALIDATION else 1 - fraction
     # Python rounds halves to even numbers.
     numbers = itertools.count(max(1, int(0.5 / share) - 1))
@@ -124,7 +124,7 @@ def _least(fraction: float, split: str) -> int:
 
 
 def _understood(found: ImageSet, dry_run: bool, refused_path: str) -> Iterator[str]:
-    """Yields lines that say which images and classes were found, with a path of each, and what is left out."""
+    """Yields lines about the images and classes found, with a path for each, and about files that are left out."""
     yield from found.notes
     for name, images in zip([TRAIN, VALIDATION] if len(found.splits) > 1 else ['not split'], found.splits):
         paths: Dict[str, List[str]] = collections.defaultdict(list)
@@ -143,7 +143,7 @@ def _understood(found: ImageSet, dry_run: bool, refused_path: str) -> Iterator[s
 
 
 def _remark(splits: Sequence[Sequence[ImageFile]], validation_fraction: float, say: Say) -> None:
-    """Says what is unusual about the classes; images that are not divided yet are taken as divided by the fraction."""
+    """Prints unusual facts about the classes; undivided images count as divided by the fraction."""
     train, *others = [collections.Counter(image.class_name for image in images) for images in splits]
     validation = others[0] if others else {name: round(validation_fraction * count) for name, count in train.items()}
     if not others:
@@ -200,7 +200,7 @@ def _check_losses(folder: str, images: Sequence[ImageFile], accepted: Mapping[st
 
 
 class _Accepted(NamedTuple):
-    """An image file that can be used: the digest and the size of its stored image, and whether that is the file."""
+    """A usable image file: the digest and the size of its stored image, and whether the file is stored unchanged."""
 
     digest: bytes
     height: int
@@ -211,7 +211,7 @@ class _Accepted(NamedTuple):
 def _accepted(
     folder: str, found: ImageSet, intake: Intake, skip_unreadable: bool, refused_path: str, say: Say
 ) -> Dict[str, _Accepted]:
-    """The image files that can be used, by path; the others are refused or, with `skip_unreadable`, left out."""
+    """The usable image files, by path; others are refused or, with `skip_unreadable`, left out."""
     unreadable: List[Tuple[str, str]] = []
     accepted: Dict[str, _Accepted] = {}
     notes: Dict[str, List[str]] = collections.defaultdict(list)

@@ -36,12 +36,12 @@ _EMPTY_CLASS = 'a class folder without images'
 _WITHOUT_ROW = 'an image without a row in the table of labels'
 _WITHOUT_LABEL = 'an image without a label in the table'
 _OF_TEST = 'a test image beside validation images'
-# Files that may have labels or splits: those that are looked into, and others.
+# Endings of files that may have labels or splits: files that are read, and others.
 _TEXTS, _OTHERS = (
     ('.csv', '.tsv', '.txt'),
     ('.mat', '.json', '.xlsx', '.xls', '.parquet', '.xml', '.pkl', '.npy', '.npz'),
 )
-# Of a table among the images, that much is read, and of so many tables.
+# The most bytes that are read of a table among the images, and the most such tables.
 _TABLE_BYTES, _TABLES_AT_MOST = 1 << 20, 50
 
 
@@ -56,7 +56,7 @@ class ImageSet(NamedTuple):
     """The images of a data set, in order."""
 
     splits: List[List[ImageFile]]  # The training and the validation images, or all images if they are not split.
-    missing: List[ImageFile]  # Those of a table whose files are missing.
+    missing: List[ImageFile]  # Images in a table whose files are missing.
     left_out: List[Tuple[str, str]]  # The paths of other files and folders, with the reasons.
     notes: List[str]  # Sentences about the way the files were read.
 
@@ -136,7 +136,7 @@ def find(
     """
     outside = [validation_folder] if validation_folder is not None else []
     if labels is not None and validation_labels is not None:
-        # Two tables may be of the same folder.
+        # Two tables may be for the same folder.
         outside = [each for each in outside if os.path.realpath(each) != os.path.realpath(folder)]
     is_in_folder = validation_labels is not None and not outside
     if labels is not None:
@@ -233,7 +233,7 @@ def _in_folders(
 
 
 def _has_classes(split: Folder) -> bool:
-    """Whether a split has class folders; a single one named like images or a split, as in `val/images`, is none."""
+    """Whether a split has class folders; not if it has one, named like images or a split, as in `val/images`."""
     names = [*split.filled()]
     return bool(names) and not (len(names) == 1 and (signs.images_beside_others([*names, '']) or signs.kind_of(*names)))
 
@@ -280,7 +280,7 @@ def _splits(
             if found and _has_classes(split):
                 raise DataError(_refusal(split, found, beside, chosen))
         return chosen
-    # Those that are not classes, since all of their images are in subfolders of different names.
+    # Folders that are not classes, because all of their images are in subfolders with different names.
     suspects = [name for name, one in folders.items() if not one.own and len(one.filled()) > 1]
     if suspects:
         raise DataError(_nested(whole, folders, suspects))
@@ -298,14 +298,14 @@ class _Beside(NamedTuple):
     """The files among the folders that may have labels, or say how the images are divided."""
 
     tables: List[ImageTable]  # The tables that name images.
-    others: List[str]  # The paths of those that this program does not read.
+    others: List[str]  # The paths of files that this program does not read.
     files: List[str]  # The paths of all files that are not images.
-    lists: List[str]  # The paths of those that are named like splits.
+    lists: List[str]  # The paths of files that are named like splits.
     archives: List[str]
 
     @classmethod
     def of(cls, tree: Folder, whole: Folder, left_out: Sequence[Tuple[str, str]]) -> '_Beside':
-        """Looks at the files that are not images, in the folder, on the way down, and in the folders of these."""
+        """Looks at the other files: in the folder, in the folders stepped through, and in their subfolders."""
         depth = whole.path.count(os.sep) + 1
         near = [path for path, reason in left_out if reason == _NOT_AN_IMAGE and path.count(os.sep) <= depth + 1]
         texts = [path for path in near if path.lower().endswith(_TEXTS)]
@@ -338,9 +338,9 @@ class _Beside(NamedTuple):
         return None
 
     def labels_of(self, images: Set[str], classes: Iterable[str] = (), split: str = TRAIN) -> Optional[ImageTable]:
-        """The table that names the most of some images; of equals, one that has the classes, or is of the split.
+        """The table that names most of some images; among equals, one that has the classes, or is of the split.
 
-        An example of a competition's result is none.
+        A sample submission of a competition does not count.
         """
         known = {*classes}
 
@@ -361,7 +361,7 @@ class _Beside(NamedTuple):
         quoted, images = shlex.quote(full(folder.path)), {*folder.images()}
         table, ways = self.labels_of(images), []
         if table is not None:
-            # A name that several folders have means the image in this one.
+            # A name that occurs in several folders means the image in this one.
             beyond = {path for paths, _ in table.rows if not paths & images for path in paths}
             path = shlex.quote(full(whole.path)) if beyond else quoted
             command = f'inception-v3 from-folder {path} DATA_DIR --labels={shlex.quote(full(table.path))}'
@@ -387,7 +387,7 @@ class _Beside(NamedTuple):
 
 
 def _rows_at_beginning(path: str) -> List[List[str]]:
-    """The first rows of a text, as a table; none of a file that is no table."""
+    """The first rows of a text, as a table; empty if the file is not a table."""
     try:
         # A pipe would wait for a writer.
         if not os.path.isfile(path):
@@ -449,7 +449,7 @@ def _without_classes(whole: Folder, beside: _Beside) -> str:
 
 
 def _flat(whole: Folder, chosen: Sequence[Folder], beside: _Beside) -> str:
-    """The refusal of a training and a validation folder, of which one has images in no class folders."""
+    """The refusal of a training and a validation folder, one of which has images outside class folders."""
     train, validation = chosen
     flat = [each.path for each in chosen if not _has_classes(each)]
     table = beside.labels_of({*validation.images()}, train.filled(), VALIDATION)
@@ -475,7 +475,7 @@ def _flat(whole: Folder, chosen: Sequence[Folder], beside: _Beside) -> str:
 
 
 def _nested(whole: Folder, folders: Mapping[str, Folder], suspects: Sequence[str]) -> str:
-    """The refusal of folders of which some have folders of images of their own."""
+    """The refusal of folders some of which contain folders of images."""
     inside = [{*folders[name].filled()} for name in suspects]
     common = {*inside[0]}.intersection(*inside[1:])
     training = [name for name in suspects if signs.kind_of(name) == TRAIN]
@@ -534,7 +534,7 @@ def _of_table(table: LabelFile, tree: Folder, folder: str, skip_missing: bool, n
     kinds = {*split_of.values()}
     chosen = [{''}] if kinds <= {''} else [{TRAIN}, {VALIDATION} if VALIDATION in kinds else {TEST}]
     missing = [(split, each) for split, each in missing if any(split in one for one in chosen)]
-    # Rows of other images may have the same last names as images that are here.
+    # Rows of other images may have the same file names as images here.
     is_below = any(os.path.basename(_normal(each.path)) in paths for _, each in missing)
     begin = ', or name the folder in which the paths of the table begin' if is_below else ''
     for what, names, supply in (
@@ -566,7 +566,7 @@ def _normal(name: str) -> str:
 def _paths_by_name(paths: Sequence[str], folder: str, wanted: Optional[Set[str]] = None) -> Dict[str, Set[str]]:
     """The paths that a name in a table may stand for: the ends of paths, with and without endings; or those wanted.
 
-    A longer end wins, and the whole path in the folder over all.
+    A longer end takes precedence, and the whole path in the folder over all.
     """
     forms: List[Dict[str, Set[str]]] = []
     for path in paths:

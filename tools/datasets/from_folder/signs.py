@@ -1,6 +1,6 @@
-"""Signs that the folders of a data set are not its classes, but splits, parts, or images beside what belongs to them.
+"""Signs that the folders of a data set are not its classes, but splits, parts, or images beside their companions.
 
-Each is a function of names alone, and true of folders that may yet be classes: a user can say so.
+Each is a function of names alone, and may be wrong: a user can declare the folders to be classes.
 """
 
 import collections
@@ -22,13 +22,13 @@ _SPLIT_WORDS = {
 }
 _SPLIT_WORD = re.compile(rf'({"|".join(sorted(_SPLIT_WORDS, key=len, reverse=True))})(?:set|data|images?|imgs?|val)?')
 _FORMATS = {'images', 'imgs', 'img', 'jpg', 'jpgs', 'jpeg', 'jpegs', 'png', 'pngs'}
-# Names that mean images only beside a companion: they are names of classes, too.
+# Names that mean images only beside a companion, because they may also name classes.
 _PICTURES = {'image', 'photo', 'photos', 'picture', 'pictures', 'pics', 'frames', 'scans', 'slices', 'input', 'inputs'}
 _COMPANIONS = {
     *('annotation', 'annotations', 'annots', 'mask', 'masks', 'label', 'labels', 'segmentation', 'segmentations'),
     *('trimap', 'trimaps', 'truth', 'groundtruth', 'gt', 'target', 'targets', 'xml', 'xmls', 'json'),
 }
-# Words that say nothing of what the images show.
+# Words that do not describe what the images show.
 _GENERIC = {
     *_FORMATS,
     'image',
@@ -45,22 +45,22 @@ _GENERIC = {
     'raw',
 }
 _PARTS = {*_FORMATS, 'part', 'batch', 'fold', 'chunk', 'shard', 'disc', 'disk', 'split', 'subset', 'folder', 'dir'}
-# One file for all images; those of single images are numbered.
+# A file with the labels of all images; files of single images are numbered.
 _LABELS_IN_MATLAB = re.compile(r'(label|anno|class)\D*[.]mat$', re.I)
 _WORD = re.compile(r'[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[^\W\d_]+')
-# Of names with so many endings, `_mask` is not a part of the image's name.
+# The endings of companions: `_mask` is not part of an image's name.
 _COMPANION_ENDING = re.compile(rf'[ ._-]({"|".join(sorted(_COMPANIONS))})$', re.I)
 # Fewer equal names are a coincidence.
 _STEMS_AT_LEAST, _SHARE_OF_STEMS = 3, 0.9
 # Names beside masks and other companions are in few folders.
 _FEW_FOLDERS = 5
-# Of more folders, equal names would be of classes; their number would also make the search long.
+# With more folders, equal names would be those of classes, and the search would take long.
 _MANY_FOLDERS = 20
 # The name of an image that begins with its class: cat.12.jpg, Abyssinian_3.jpg.
 _CLASS_AND_NUMBER = re.compile(r'(.*[^\W\d_][^\d._ -]*)[._ -]*[0-9]+[.][^.]+')
 
 
-# Words in the name of a column of labels. Other columns, such as those of sizes, say nothing of the folders.
+# Words in the name of a column of labels. Other columns, such as sizes, are irrelevant to the folders.
 _LABEL_WORDS = {
     *(
         'label',
@@ -83,7 +83,7 @@ class ImageTable(NamedTuple):
     """A table that names images, which lies among the folders."""
 
     path: str
-    names: List[str]  # Those of its columns; empty if it has none.
+    names: List[str]  # The names of its columns; empty if it has none.
     rows: List[Tuple[Set[str], List[str]]]  # The cells of each row, after the paths of images that its name may mean.
     file_column: int = 0  # The index of the column that names the images.
 
@@ -95,7 +95,7 @@ class ImageTable(NamedTuple):
         return [number for number in range(width) if named[number] or divides(rows, number)]
 
     def may_have_labels(self, column: int) -> bool:
-        """Whether a column may be that of the labels, by its name or for lack of others."""
+        """Whether a column may have the labels, by its name or because there is no other."""
         if column in self.splits:
             return False
         width = max((len(row) for _, row in self.rows), default=0)
@@ -104,12 +104,12 @@ class ImageTable(NamedTuple):
 
 
 def words(name: str) -> List[str]:
-    """The words of a folder's name in small letters, without its numbers: `JPEGImages2` has `jpeg` and `images`."""
+    """The words of a folder's name in lower case, without numbers: `JPEGImages2` has `jpeg` and `images`."""
     return [word.casefold() for word in _WORD.findall(name)]
 
 
 def kind_of(name: str) -> str:
-    """The split that a name has a word of; nothing if it has none, or words of several."""
+    """The split that is named by a word in a name; empty if there is none, or words of several splits."""
     matches = [_SPLIT_WORD.fullmatch(word) for word in words(name)]
     kinds = {_SPLIT_WORDS[match.group(1)] for match in matches if match}
     return kinds.pop() if len(kinds) == 1 else ''
@@ -122,13 +122,13 @@ def is_of_splits(file_name: str) -> bool:
 
 
 def folder_of_images(names: Sequence[str]) -> str:
-    """Of folders that are not the classes, the one that most likely has the images that have labels."""
+    """Among folders that are not classes, the one that most likely has the labelled images."""
     images = images_beside_others(names)
     return min(names, key=lambda name: (kind_of(name) != TRAIN, name not in images, name))
 
 
 def splits_among(names: Sequence[str]) -> List[str]:
-    """The names that have a split's word, and are equal but for it and for words that say nothing of a class.
+    """The names that contain a word for a split, and otherwise differ only in words that describe no class.
 
     train and test1, cars_train and cars_test; but not train_station and test_tube, nor train beside bus.
     """
@@ -142,7 +142,7 @@ def splits_among(names: Sequence[str]) -> List[str]:
 
 
 def images_beside_others(names: Sequence[str]) -> List[str]:
-    """The names that say no more than that there are images, if there are other names: images beside annotations."""
+    """The names that only mean images, if there are other names: images beside annotations."""
     companions = [name for name in names if words(name) and {*words(name)} <= _COMPANIONS | _GENERIC]
     known = _FORMATS | _GENERIC | (_PICTURES if companions else set())
     at_least = _FORMATS | (_PICTURES if companions else set())
@@ -151,7 +151,7 @@ def images_beside_others(names: Sequence[str]) -> List[str]:
 
 
 def parts_among(names: Sequence[str]) -> List[str]:
-    """The names that differ in a number or letter alone, and name parts of a set: images_part_1 and images_part_2."""
+    """The names that differ only in a number or letter, and name parts of a set: images_part_1 and images_part_2."""
     groups: Dict[Tuple[str, ...], List[str]] = collections.defaultdict(list)
     for name in names:
         groups[tuple(word for word in words(name) if len(word) > 1)].append(name)
@@ -159,7 +159,7 @@ def parts_among(names: Sequence[str]) -> List[str]:
 
 
 def same_images(folders: Mapping[str, Sequence[str]]) -> List[str]:
-    """The names of two folders whose images have the same names, as images and their masks have; by folder, the paths.
+    """The names of two folders whose images have the same names, like images and masks; `folders` has the paths.
 
     Numbers such as 0001 and image_0001 are equal in ordinary classes, too, unless all of them are, in another format.
     """
@@ -190,7 +190,7 @@ def same_images(folders: Mapping[str, Sequence[str]]) -> List[str]:
 
 
 def _is_counted(stems: Set[str]) -> bool:
-    """Whether names are a few texts with numbers, so that they say nothing of their images."""
+    """Whether names are a few texts with numbers, so that they do not identify images."""
     forms = {re.sub(r'\d+', '', stem) for stem in stems}
     return all(len(form) < 3 for form in forms) or len(forms) <= max(1, len(stems) // 10)
 
@@ -210,7 +210,7 @@ def other_labels(folder_of: Mapping[str, str], tables: Sequence[ImageTable]) -> 
                 of_folder[folder].add(row[number] if number < len(row) else '')
             distinct = {value for values in of_folder.values() for value in values}
             if 1 < len(of_folder) == len(distinct) and all(len(values) == 1 for values in of_folder.values()):
-                # The folders' names, in any spelling.
+                # The column has the folders' names, in any spelling.
                 labels = []
                 break
             if table.may_have_labels(number) and 1 < len(distinct) <= len(rows) // 2:
@@ -221,7 +221,7 @@ def other_labels(folder_of: Mapping[str, str], tables: Sequence[ImageTable]) -> 
 
 
 def classes_in_names(names: Sequence[str]) -> List[str]:
-    """The classes that all names of images begin with, before a number; none if there are fewer than two."""
+    """The classes with which all names of images begin, before a number; empty if there are fewer than two."""
     matches = [_CLASS_AND_NUMBER.fullmatch(name) for name in names]
     classes = {match.group(1) for match in matches if match}
     return sorted(classes) if None not in matches and 1 < len(classes) <= len(names) // 2 else []
@@ -251,7 +251,7 @@ def of_folders(
 ) -> Iterator[str]:
     """Yields the signs that folders are not classes, each a clause; `folders` has the paths of the images, by folder.
 
-    `tables` and `files` lie beside them. Within a split, names of splits are those of classes.
+    `tables` and `files` lie beside them. Within a split, names of splits count as classes.
     """
     names = [*folders]
     splits = [] if is_split else splits_among(names)

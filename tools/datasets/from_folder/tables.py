@@ -29,14 +29,14 @@ _DELIMITERS = ',;\t|'
 _SPLIT_COLUMNS = {'split', 'set', 'subset', 'dataset', 'partition', 'phase'}
 # The line in which Excel names the delimiter.
 _EXCEL = re.compile(r'sep=(.)\r?\n')
-# What programs write for a value that is missing. `None` is not among them, since it may be a class.
+# Spellings of a missing value. `None` is not among them, because it may be a class.
 _MISSING = {'', 'NaN', 'nan', 'NAN', '<NA>', 'NA', 'N/A', 'n/a', '#N/A', 'NULL', 'null'}
 _MAY_BE_MISSING = {'none', 'unknown', '?', '-', 'undefined'}
 # A class and its boxes, once or more, as in Kaggle's tables of ImageNet: `n01440764 13 57 304 595`.
 _NUMBER = r'-?\d+(?:\.\d+)?'
 _WITH_BOXES = re.compile(rf'(?:\S*[^\s\d.-]\S*(?: +{_NUMBER}){{4}}(?: +|$))+')
 _ONE_HOT = {'0': False, '0.0': False, '1': True, '1.0': True}
-# Beginnings of files that are not text, with the way to one.
+# Beginnings of files that are not text, with the way to convert each.
 _OTHER_FORMATS = (
     (b'PK\x03\x04', 'is a workbook or an archive: save its sheet as "CSV UTF-8"'),
     (b'\xd0\xcf\x11\xe0', 'is a workbook: save its sheet as "CSV UTF-8"'),
@@ -49,11 +49,11 @@ _OTHER_FORMATS = (
     (b'{', 'is a JSON file: write a CSV file with the columns file and label'),
 )
 
-# Of more columns, a few are named.
+# The most columns that are all named.
 _SHOWN_AT_MOST = 20
 
 IsFile = Callable[[str], bool]
-# A row of cells without blanks around them, after its number of the line.
+# The line number of a row, and its cells without surrounding blanks.
 Row = Tuple[int, List[str]]
 
 
@@ -80,17 +80,17 @@ class Labels(NamedTuple):
 
 
 class _Columns(NamedTuple):
-    """The columns of a table, and the indices of those that are read."""
+    """The columns of a table, and the indices of the columns that are read."""
 
     names: List[str]  # Their numbers, from 1, if the table has no row of names.
     has_names: bool
     file: int
-    labels: List[int]  # Of one-hot labels, several.
+    labels: List[int]  # Several for one-hot labels.
     split: Optional[int] = None
 
 
 def rows_in(text: str) -> List[Row]:
-    """The rows of a table that have a cell that is not empty. Raises csv.Error."""
+    """The rows of a table with at least one cell that is not empty. Raises csv.Error."""
     excel = _EXCEL.match(text)
     text = text[excel.end() :] if excel else text
     head = text.partition('\n')[0]
@@ -180,7 +180,7 @@ def _read(table: LabelFile) -> List[Row]:
 
 
 def _columns(table: LabelFile, rows: Sequence[Row], is_file: IsFile, no_splits: bool) -> _Columns:
-    """Finds the columns by their names or numbers; of the names, those may be missing that leave one choice."""
+    """Finds the columns by names or numbers; a name may be missing if only one choice is left."""
     first = rows[0][1]
     asked = {name for name in (table.file_column, table.label_column) if name}
     # A number is not taken for a cell of an image's row.
@@ -237,7 +237,7 @@ def _columns(table: LabelFile, rows: Sequence[Row], is_file: IsFile, no_splits: 
 
 
 def begins_with_an_image(rows: Sequence[Row], is_file: IsFile) -> bool:
-    """Whether the first row of a table is that of an image: by the ending of a name, or by its name and a label."""
+    """Whether the first row of a table is an image's: by the ending of a name, or by a name and a label."""
     (_, first), *others = rows
     if any(cell.lower().endswith(image_files.EXTENSIONS) for cell in first):
         return True
@@ -251,12 +251,12 @@ def begins_with_an_image(rows: Sequence[Row], is_file: IsFile) -> bool:
 
 
 def is_one_hot(content: Sequence[Sequence[str]], columns: Sequence[int]) -> bool:
-    """Whether these columns of rows hold 0 and 1 alone, and a single 1 in each row."""
+    """Whether these columns hold only 0 and 1, with a single 1 in each row."""
     return bool(content) and {*_ones(content, columns)} == {1}
 
 
 def _ones(content: Sequence[Sequence[str]], columns: Sequence[int]) -> List[int]:
-    """The number of columns of each row that hold 1; nothing for a single column, or if there are other values."""
+    """The number of columns with 1 in each row; empty for a single column, or if there are other values."""
     values = [[_ONE_HOT.get(row[column] if column < len(row) else '') for column in columns] for row in content]
     if len(columns) < 2 or any(None in row for row in values):
         return []
@@ -264,7 +264,7 @@ def _ones(content: Sequence[Sequence[str]], columns: Sequence[int]) -> List[int]
 
 
 def is_split_column(name: str) -> bool:
-    """Whether a column is named like one of splits."""
+    """Whether a column is named like a column of splits."""
     return re.sub(r'[\W_]', '', name.casefold()) in _SPLIT_COLUMNS
 
 
@@ -310,7 +310,7 @@ def _notes_of_columns(table: LabelFile, columns: _Columns, no_splits: bool) -> I
 
 
 def _notes_of_labels(table: LabelFile, forms: FrozenSet[str]) -> Iterator[str]:
-    """Yields remarks on labels that may not be the classes that are meant; `forms` are the texts of the table."""
+    """Yields remarks on labels that may not be the intended classes; `forms` are the texts of the table."""
     path = full(table.path)
     by_normal: Dict[str, List[str]] = collections.defaultdict(list)
     for form in sorted(forms):

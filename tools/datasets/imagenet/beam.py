@@ -32,7 +32,7 @@ def _quieten() -> None:
 
 
 def check(runner: str, options: Sequence[str]) -> None:
-    """Raises CommandError unless Beam is installed and knows its runner, by name, and its options."""
+    """Raises CommandError unless Beam is installed and knows the named runner and the options."""
     _quieten()
     extras.require('data', 'apache_beam')
     import apache_beam.runners

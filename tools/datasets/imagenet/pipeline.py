@@ -2,10 +2,9 @@
 
 The steps of `convert`, in order:
 
-1. `_make_plan` finds all images, labels and boxes, and stores for each record file the images that belong to it. What
-   a resumed conversion needs besides is stored in `PLAN_NAME`.
-2. Beam runs `write_shard` on each record file that is not finished. Its results are the file and a report on it.
-3. `_finish` adds up the reports, and describes the data set.
+1. `_make_plan` finds all images, labels and boxes, and stores for each record file the images that belong to it. Other
+data that a resumed conversion needs are stored in `PLAN_NAME`. 2. Beam runs `write_shard` on each record file that is
+not finished. Its results are the file and a report on it. 3. `_finish` adds up the reports, and describes the data set.
 """
 
 import collections
@@ -87,8 +86,8 @@ class PlannedImage(NamedTuple):
 class ShardReport(NamedTuple):
     """The result of writing a record file: its size, and the fingerprint of its images and labels.
 
-    It names the images that were `converted`, by their original kind: 'CMYK' (or YCCK), 'PNG' or 'GIF'; those that
-    cannot be decoded, and were left out; and by `DAMAGED` or `ROTATED` those that are kept as they are.
+    It names the images that were `converted`, by their original kind: 'CMYK' (or YCCK), 'PNG' or 'GIF'; images that
+    cannot be decoded, and were left out; and, by `DAMAGED` or `ROTATED`, images that are kept unchanged.
     """
 
     file_bytes: int
@@ -237,7 +236,7 @@ def _make_plan(
                 planned.append(PlannedImage(image, labels[image.synset], names[image.synset], cleaned))
             write_whole(os.path.join(work_dir, name + _IMAGES_ENDING), json.dumps(planned))
             sizes[name] = len(planned)
-    # Boxes of other images.
+    # Boxes of images that do not exist count as left out, too.
     box_counts['left out'] += sum(map(len, boxes.values()))
     class_names = ['background', *(names[synset] for synset in synsets)]
     plan = Plan(settings, sizes, class_names, dict(box_counts), foreign, bad_annotations)
@@ -326,7 +325,7 @@ def read_shard_plan(work_dir: str, shard: str) -> List[PlannedImage]:
 
 
 def _examples(images: List[PlannedImage], report: ShardReport) -> Iterator[tf.train.Example]:
-    """Yields the Examples of the images that can be decoded, and adds what is unusual to the report."""
+    """Yields the Examples of the decodable images, and adds unusual ones to the report."""
     for image, label, text, boxes in images:
         content = imagenet_source.read(image)
         try:
@@ -430,7 +429,7 @@ def _finish(
     undecodable = f'{len(unreadable):,} images cannot be decoded, and are left out: '
     for split, total in totals.items():
         if total.images != expected[split]:
-            # All of them: the report that lists them is not written.
+            # All are named: the report that lists them is not written.
             raise DataError(
                 f'{data_dir}: {total.images:,} {split} images were written; {expected[split]:,} are expected. '
                 + (f'{undecodable}{", ".join(map(full, unreadable))}. ' if unreadable else '')
