@@ -219,7 +219,7 @@ def _records(config: Config) -> Iterator[str]:
         except PatternError as error:
             yield str(error)
     is_tar, label = config.data_format == 'tar', config.label_key
-    # A label that is neither the documented one nor another file or a key of JSON beside the image.
+    # Whether the key names a file or a JSON key beside the image; other keys stand for the documented label.
     is_of_tar = label_of(label) != DOCUMENTED_LABEL or label == LABEL_EXTENSION
     for flag, key, default, fits in (
         ('image_key', config.image_key, Config.image_key, not is_tar),

@@ -64,7 +64,7 @@ def initial_share_of_averages(decay: float, steps: int) -> float:
 
 
 def warnings_of(config: Config) -> Iterator[str]:
-    """Sentences about a run's sizes: a batch larger than the data set, and averages that are not evaluated yet.
+    """Sentences about a run's sizes: a batch larger than the data set, and averages that are evaluated too early.
 
     These averages contain more than a tenth of their initial values at the first evaluation.
     """

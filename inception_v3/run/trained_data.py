@@ -1,4 +1,4 @@
-"""The data set that a checkpoint has learned, and its differences from the one that a run names."""
+"""The data set that a checkpoint was trained on, and its differences from the one that a run names."""
 
 import collections
 import contextlib
@@ -15,7 +15,7 @@ from inception_v3.run.starts import Start, starts_before
 
 
 class TrainedData(NamedTuple):
-    """The data set that a checkpoint has learned, and the earlier ones that it left with `--allow_other_data_set`.
+    """The data set that a checkpoint was trained on, and the earlier ones (`--allow_other_data_set`).
 
     The note says that another data set has replaced it, or that nothing is recorded. Imported weights may have names of
     classes without a data set.
@@ -41,7 +41,7 @@ def trained_data_of(config: Config, checkpoint: str) -> TrainedData:
     recorded, present = starts_before(checkpoint), None
     last = recorded[-1] if recorded else None
     info = last.info if last else None
-    # The data set may be gone.
+    # The data set may no longer exist.
     with contextlib.suppress(remote.RemoteError, *((DataError,) if info else ())):
         present = description_of(config)
     names = [str(start) for start in recorded]
@@ -123,7 +123,7 @@ def misplaced_class(names: Sequence[str], others: Sequence[str]) -> str:
 
 
 def check_data_set(config: Config, present: Optional[DatasetInfo], checkpoint: str) -> None:
-    """Checks that training resumes on its checkpoint's data set, and evaluation on one with the same classes.
+    """Checks that training resumes on its checkpoint's data set, or that an evaluation's data set has its classes.
 
     Raises:
       ConfigError: they differ, and `--allow_other_data_set` is not given.

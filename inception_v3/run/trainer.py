@@ -32,7 +32,7 @@ _NAN_WEIGHTS = re.compile(r'Gradient for \S+ is NaN')
 
 
 class Trainer:
-    """Trains a run's steps, in cycles; its watchers keep their state over all of them, such as the `progress`."""
+    """Trains a run's steps, in cycles; its watchers, such as `progress`, keep their state over all cycles."""
 
     def __init__(self, context: Context):
         config = context.config
@@ -75,7 +75,7 @@ class Trainer:
         Raises:
           DivergedError: the loss or the weights have diverged.
           CommandError: the TPU or a file server was lost.
-          TerminatedError, InterruptedByUserError: SIGTERM or Ctrl-C came; the last step is saved.
+          TerminatedError, InterruptedByUserError: SIGTERM or Ctrl-C arrived; the last step is saved.
         """
         config = self._config
         if self._is_first_cycle and config.image_summaries and config.is_first:
@@ -107,7 +107,7 @@ class Trainer:
         recovery = RecoveryLimitHook(lambda: failures.check_reachable(config))
         together = self._context.workers.session_hook() if self._is_first_cycle else None
         if not config.is_first:
-            # The first worker writes, and watches the loss for all.
+            # The first worker writes, and watches the loss for all workers.
             hooks = [together, recovery, StepHook([self.progress]), self._context.termination]
             return [hook for hook in hooks if hook]
         checkpoint = latest_checkpoint(self._context.model_dir)
@@ -123,7 +123,7 @@ class Trainer:
             divergence,
             SkippedSteps(),
             self._summaries,
-            # Last: its pauses, to start and to write a profile, come after the work of the others.
+            # Last: its pauses, to start and to write a profile, come after the work of the other watchers.
             self._profiled,
         ]
         hooks = [

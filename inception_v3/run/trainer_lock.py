@@ -4,7 +4,7 @@ The trainer writes a claim, the file `trainer.json`, and renews it while it runs
 over the claim when the process that wrote it has ended; a trainer on another machine, after `STALE_AFTER` seconds
 without a renewal. The clocks of the machines must agree to within a minute. A trainer that was suspended and has lost
 its claim ends before its next save. In a local folder, a file lock of the operating system also decides between two
-trainers that start at the same moment. By hand, since the package filelock makes one more file, and locks no bucket.
+trainers that start at the same moment. The package filelock is not used: it makes one more file, and locks no bucket.
 """
 
 import contextlib
@@ -114,7 +114,7 @@ class TrainerLock(tf.estimator.SessionRunHook):
         self.release()
 
     def _lock_folder(self) -> None:
-        # Not with filelock, which locks a file of its own, and which a run would need besides TensorFlow.
+        # The package filelock would lock a file of its own, and be a further requirement of a run.
         self._descriptor = os.open(self._model_dir, os.O_RDONLY)
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -135,7 +135,7 @@ class TrainerLock(tf.estimator.SessionRunHook):
 
     def _refuse_unless_expired(self, claim: Claim) -> None:
         if claim.machine == self._claim.machine:
-            # A file lock on a local folder has already excluded all other trainers, also in the same process.
+            # A file lock on a local folder has already excluded all other trainers, even in the same process.
             if self._descriptor is None and claim.birth and _birth(claim.process) == claim.birth:
                 raise self._in_use(claim)
             return
@@ -168,7 +168,7 @@ class TrainerLock(tf.estimator.SessionRunHook):
     def after_run(self, run_context: Any, run_values: Any) -> None:
         """Ends training if another process has taken over the lock.
 
-        Usually the thread that renews it knows. After a suspension, it may not have looked yet.
+        Usually the thread that renews the lock notices. After a suspension, it may not have checked yet.
         """
         if not self._overtaken_by and time.time() - self._known_at > STALE_AFTER:
             self._known_at = time.time()

@@ -1,4 +1,4 @@
-"""The workers of a run on several machines: what must be the same for all, and the end of one that ends all.
+"""The workers of a run on several machines: checks that they agree, and ends all if one ends.
 
 Only the first worker writes: it locks model_dir, saves, records, keeps the best checkpoint and exports. The others
 build the same graphs, take part in every step and evaluation, and follow its decisions, which depend on model_dir.
@@ -29,13 +29,13 @@ from inception_v3.run.hooks.stopping import Termination
 if TYPE_CHECKING:
     from inception_v3.machines.channel import Channel, Ending
 
-# Flags that may differ. The first worker reads the weights to begin from; the numbers of class weights are compared.
+# Flags that may differ. Only the first worker reads `init_from`; the numbers of class weights are compared.
 _OF_MACHINE = cluster.OF_MACHINE | {'init_from', 'class_weights'}
-# Seconds until a file that another machine has written is visible, and between looks.
+# Seconds until a file that another machine has written must be visible, and between checks.
 _VISIBLE_WITHIN, _LOOK_EVERY = 5.0, 0.2
-# All characters of a path are shown: two paths may differ in any.
+# Paths are shown whole: two paths may differ in any character.
 _LONG = 4096
-# The errors of TensorFlow with which a step fails if another worker is gone.
+# TensorFlow's errors in a step if another worker is gone.
 _GONE = (
     *(tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.CancelledError, tf.errors.InternalError),
     *(tf.errors.DeadlineExceededError, tf.errors.UnknownError),
@@ -45,7 +45,7 @@ _BITS: Dict[int, int] = {signal.SIGTERM: 1, signal.SIGINT: 2}
 
 
 class Workers:
-    """This process among the workers of a run; alone, if the run has one machine."""
+    """This process as one of the workers of a run, or the only one."""
 
     def __init__(self, config: Config, termination: Termination, opened: 'Optional[Channel]' = None):
         self._config = config
@@ -55,7 +55,7 @@ class Workers:
         self._number = int(config.task_index or 0)
         self._channel, self._is_opened = opened, opened is not None
         if self._addresses:
-            # A run of one machine has none of it.
+            # Runs on one machine do not need it.
             from inception_v3.machines import channel
 
             place = cluster.Place(self._addresses, self._number, config.worker_timeout)
@@ -66,11 +66,11 @@ class Workers:
 
     @contextlib.contextmanager
     def joined(self, data_set: Optional[DatasetInfo]) -> Iterator[None]:
-        """Waits for all workers, checks that they agree, also on the data set, and tells them how this one ends.
+        """Waits for all workers, checks that they agree on settings and data set, and tells them how this one ends.
 
         Raises:
           RetryableError: a port is in use.
-          CommandError: workers differ, or another one has ended with an error.
+          CommandError: workers differ, or another worker has ended with an error.
         """
         joined = self._channel
         if joined is None:
@@ -93,16 +93,16 @@ class Workers:
             joined.check_ending()
             yield
         except _GONE as error:
-            # The connection between the workers tells which one is gone, and ends this process.
+            # The connection between the workers shows which one is gone, and ends this process.
             joined.wait_for_ending(self._config.worker_timeout)
             joined.leave(RETRY, str(error.message))
             raise
         except BaseException as error:
-            # The others raise this error, too. Any other one, as of a save that fails, they must be told.
+            # After a signal, the others end by themselves. They must be told other errors, such as a failed save.
             if self._end_together and isinstance(error, (TerminatedError, InterruptedByUserError)):
                 joined.leave()
-            # Before the run begins, telling the others may take long. Whoever has opened the connection does it where
-            # a signal does not replace the error.
+            # Before the run begins, telling the others may take long. The code that opened the connection does it,
+            # where a signal does not replace the error.
             if joined.has_begun or not self._is_opened:
                 joined.fail(error)
             raise
@@ -114,11 +114,11 @@ class Workers:
         self._termination.end_process(ending.error(what_is_kept(self._model_dir) if ending.code == RETRY else ''))
 
     def share(self, make: Callable[[], Any]) -> Any:
-        """The value, of JSON, that `make` returns on the first worker, where alone it is called."""
+        """The JSON value that `make` returns; only the first worker calls `make`."""
         return self._channel.share(make) if self._channel else make()
 
     def agreed(self, request: Optional[int]) -> Optional[int]:
-        """The signal after which all workers end this step, if any of them has received one; given this one's."""
+        """The signal on which all workers end after this step, if any has received one; `request` is this worker's."""
         if not self._channel:
             return request
         bits = self._channel.union(_BITS.get(request or 0, 0))
@@ -127,22 +127,22 @@ class Workers:
         return agreed
 
     def latest_step(self) -> int:
-        """The step of the newest checkpoint; of several workers, the first knows when it is saved."""
+        """The step of the newest checkpoint. With several workers, the first one finds it, because it saves."""
         return int(self.share(lambda: latest_step(self._model_dir)))
 
     def newest_checkpoint(self) -> str:
-        """The path of the newest checkpoint; of several workers, of the first's, once this one sees the same files.
+        """The path of the newest checkpoint; with several workers, the first worker's, once this one sees its files.
 
         Raises:
-          CheckpointError: there is none.
-          RetryableError: this worker does not see it within `--worker_timeout`.
+          CheckpointError: there is no checkpoint.
+          RetryableError: this worker does not see the checkpoint within `--worker_timeout`.
         """
         if not self._channel:
             return newest_checkpoint(self._model_dir)
 
         def own() -> List[str]:
             checkpoint, prefix = newest_checkpoint(self._model_dir), os.path.join(self._model_dir, '')
-            # A listed checkpoint may be elsewhere.
+            # A listed checkpoint may be in another folder.
             name = checkpoint[len(prefix) :] if checkpoint.startswith(prefix) else checkpoint
             return [name, digest_of_index(checkpoint)]
 
@@ -163,7 +163,7 @@ class Workers:
         return checkpoint
 
     def session_hook(self) -> Optional[tf.estimator.SessionRunHook]:
-        """The hook of the first session, which later workers begin once the first has saved what they restore."""
+        """The hook of the first session: later workers begin theirs once the first has saved the checkpoint."""
         return _RestoredTogether(self) if self._channel else None
 
     def summary(self) -> str:
@@ -202,7 +202,7 @@ class Workers:
         return facts
 
     def _seen(self, name: Any) -> Optional[str]:
-        """The content of the first worker's file in this worker's model_dir; None if it is not there."""
+        """The content of the first worker's file in this worker's model_dir; None if the file is missing."""
         path = os.path.join(self._model_dir, os.path.basename(str(name)))
         for _ in range(int(_VISIBLE_WITHIN / _LOOK_EVERY)):
             content = remote.read(path)
@@ -236,21 +236,21 @@ class Workers:
 
 
 class _RestoredTogether(tf.estimator.SessionRunHook):
-    """Lets the first worker initialize or restore the variables, and save them; the others then restore the same."""
+    """Lets the first worker initialize or restore the variables and save them; the others then restore these."""
 
     def __init__(self, workers: Workers):
         self._workers = workers
         self._is_first = workers._config.is_first
 
     def begin(self) -> None:
-        """At a later worker, waits before its session exists."""
+        """On a later worker, waits for the checkpoint before a session exists."""
         if not self._is_first:
             self._checkpoint = self._workers.newest_checkpoint()
 
     def after_create_session(self, session: tf.Session, coord: Any) -> None:
-        """At the first worker, names the checkpoint that the hook before this one has saved; restores it at another.
+        """On the first worker, names the checkpoint that the previous hook has saved; on another worker, restores it.
 
-        A session restores the checkpoint of the list that its machine sees, which may be an older one, or none.
+        A session itself restores the newest checkpoint that its machine sees, which may be an older one, or none.
         """
         if self._is_first:
             self._workers.newest_checkpoint()

@@ -35,7 +35,7 @@ def check(config: Config) -> None:
     """Checks that the GPUs that a run needs are visible.
 
     Raises:
-      ConfigError: they are not; the message says what the installed TensorFlow needs.
+      ConfigError: a GPU is not visible; the message says what the installed TensorFlow needs.
     """
     if config.use_tpu:
         return

@@ -37,7 +37,7 @@ def resolver_of(
     the first session of the process, whose configuration determines the threads of all sessions.
 
     Raises:
-      CommandError: there is no such TPU, or this TensorFlow cannot use it.
+      CommandError: the TPU does not exist, or this TensorFlow cannot use it.
     """
     if tpu != topology.LOCAL:
         resolver = _look_up(tpu, zone, project)
@@ -49,7 +49,7 @@ def resolver_of(
                 f'--tpu={tpu}: a slice of {len(machines)} machines, of which this is one: start the run with '
                 f"{_LOAD_LIBRARY}=0 in the environment, so that it leaves this machine's TPU to its TensorFlow server."
             )
-        # The machine of a v2-8 or v3-8 runs no server; its TPU is reached from a process on it only.
+        # The machine of a v2-8 or v3-8 runs no server; only a process on that machine can reach its TPU.
         if len(machines) > 1 or not _is_this_machine(machines[0]):
             return resolver
     check_local(cores, session_config)
@@ -60,7 +60,7 @@ def check_local(cores: int, session_config: tf.ConfigProto) -> None:
     """Checks that this process can run on the `cores` cores of this machine's TPU; see `resolver_of`.
 
     Raises:
-      CommandError: it cannot; the message says why.
+      CommandError: this process cannot; the message says why.
     """
     version, devices = tf.__version__, _devices()
     if not knows_tpu_vms():
@@ -100,7 +100,7 @@ def check_answers(master: str) -> None:
     """Checks that the TensorFlow server of a TPU accepts connections. A session would wait a day for it.
 
     Raises:
-      CommandError: it does not.
+      CommandError: the server does not accept connections.
     """
     if not master:
         return

@@ -26,7 +26,7 @@ from compat.messages import counted
 from inception_v3.tpu.supported import infeed_flaws, python_flaws, refuse, unsupported
 from inception_v3.tpu.topology import Topology
 
-# TensorFlow's job name of the hosts and cores of a Cloud TPU.
+# TensorFlow's job name for the hosts and cores of a Cloud TPU.
 _TPU_JOB = 'tpu_worker'
 
 # The capacity of a core's infeed in batches, and of its outfeed in results.
@@ -49,7 +49,7 @@ _QUEUE_OPERATIONS = ('QueueDequeueV2', 'QueueEnqueueV2')
 def fixed_topology(topology: Topology) -> Iterator[None]:
     """Context manager in which TPUEstimator finds a TPU of this topology at any address, without a connection.
 
-    The topology is all that TPUEstimator needs to build a TPU's graph.
+    TPUEstimator needs only the topology to build a TPU's graph.
     """
     devices = [
         _DeviceAttributes(f'/job:{_TPU_JOB}/replica:0/task:{host}/device:{kind}:{number}', kind, 0, 0)
@@ -169,7 +169,7 @@ class EmulatedCores:
     def _outfeed_dequeue(self, dtypes: Any, shapes: Any, device_ordinal: int) -> List[tf.Tensor]:
         return _as_list(self._queue('outfeed', self._core_at(device_ordinal), dtypes, shapes).dequeue())
 
-    # The computation, which is replicated in its loop.
+    # The computation, which is replicated within its loop.
 
     def _shard(self, computation: Callable, inputs: Any, num_shards: int, **unused: Any) -> Tuple[tf.Tensor, List[Any]]:
         """Replaces `tpu.split_compile_and_shard`: returns (the result of the compilation, the first core's outputs)."""
@@ -291,7 +291,7 @@ def _check_step(session_config: Optional[tf.ConfigProto]) -> None:
 
 
 class _VariablesOfCores:
-    """Variables for each core. Only the first core's are the model's variables, which keep their values after a loop.
+    """Variables for each core. The first core's are the model's variables; only these keep their values after a loop.
 
     Before each loop, and before the operation `start`, the first core's values are copied to the other cores.
     """
@@ -307,7 +307,7 @@ class _VariablesOfCores:
 
     @contextlib.contextmanager
     def of(self, core: int) -> Iterator[None]:
-        """Context manager in which the graph's collections, and new variables, are those of one core."""
+        """Context manager in which the graph's collections and new variables belong to one core."""
         if core == 0:
             yield
             self._first = self._graph.get_collection(ops.GraphKeys.GLOBAL_VARIABLES)
@@ -315,7 +315,7 @@ class _VariablesOfCores:
         kept = self._collections()
         own = {v: _local_variable_like(v) for v in self._before.get(ops.GraphKeys.GLOBAL_VARIABLES, [])}
         self._graph._collections = {
-            # The variable store and scope of tf.get_variable, whose keys are tuples, are left out: they start empty.
+            # The variable store and scope of tf.get_variable, with tuples as keys, are left out: they start empty.
             key: [own.get(value, value) if isinstance(value, tf2.Variable) else value for value in values]
             for key, values in self._before.items()
             if isinstance(key, str)
@@ -400,17 +400,17 @@ class EmulatedTPUEstimator(tf.estimator.tpu.TPUEstimator):
             self._cores = None
 
     def train(self, *args: Any, **kwargs: Any) -> Any:
-        """As `TPUEstimator.train`."""
+        """Like `TPUEstimator.train`."""
         with self._emulating():
             return super().train(*args, **kwargs)
 
     def evaluate(self, *args: Any, **kwargs: Any) -> Dict[str, Any]:
-        """As `TPUEstimator.evaluate`."""
+        """Like `TPUEstimator.evaluate`."""
         with self._emulating():
             return super().evaluate(*args, **kwargs)
 
     def _call_model_fn(self, features: Any, labels: Any, mode: str, config: Any) -> Any:
-        # TPUEstimator builds the input pipelines in this call, too. An export is built for the CPU, without these
+        # TPUEstimator also builds the input pipelines in this call. An export is built for the CPU, without virtual
         # devices.
         with tf.device(self._cores.device_of if self._cores else None):
             specification = super()._call_model_fn(features, labels, mode, config)

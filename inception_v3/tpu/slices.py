@@ -50,7 +50,7 @@ def images_of_hosts(config: Config, hosts: int) -> List[int]:
 
 
 def steps_for(images: Sequence[int], batch_size: int) -> int:
-    """The number of evaluation steps in which every host has fed its images; the others feed padding meanwhile."""
+    """The number of evaluation steps that every host needs to feed its images; hosts that are done feed padding."""
     return -(-max(images) * len(images) // batch_size)
 
 
@@ -80,13 +80,13 @@ class _ContextOfAllHosts(tpu_context._InternalTPUContext):
 
 
 def evaluate_on_all_hosts(estimator: tf.estimator.tpu.TPUEstimator) -> None:
-    """Lets a TPUEstimator evaluate with an input pipeline on each of several hosts, as it trains.
+    """Lets a TPUEstimator evaluate with an input pipeline on each of several hosts, as in training.
 
     TPUEstimator refuses this, because the data sets of the hosts may end at different steps. The data sets of
     `InputPipeline` end in endless padding, and `steps_for` gives the number of steps. TPUEstimator feeds training in
     the same way; all its other checks remain.
     """
-    # TPUEstimator copies its context for each mode, so a replaced method would have to follow the copies. The context
-    # of a single core is of another class, and has one host.
+    # TPUEstimator copies its context for each mode, so a method would have to be replaced in each copy. The context of
+    # a single core has another class, and one host.
     if type(estimator._ctx) is tpu_context._InternalTPUContext:
         estimator._ctx.__class__ = _ContextOfAllHosts

@@ -46,9 +46,9 @@ _LIBRARIES = tuple(os.path.join(sysconfig.get_path(name), '') for name in ('stdl
 
 
 class Flaw(NamedTuple):
-    """An operation that a TPU cannot run; its name is preceded by FUNCTION/ if it is in a function.
+    """An operation that a TPU cannot run; the name of an operation in a function is FUNCTION/NAME.
 
-    `where` is the innermost line of this program that created it, FILE:LINE.
+    `where` is the innermost line of this program that created the operation, FILE:LINE.
     """
 
     operation: str
@@ -106,7 +106,7 @@ def infeed_flaws(tensors: Iterable[tf.Tensor]) -> Iterator[Flaw]:
 
 
 def refuse(flaws: Iterable[Flaw], what: str) -> None:
-    """Raises an error that names the flaws of a part of the program, if there are any."""
+    """Raises an error that names the flaws of a part of the program, if any."""
     found = [str(each) for each in dict.fromkeys(flaws)]
     if found:
         raise CommandError(f'A TPU refuses {what}:\n  ' + listed(found, 10, '\n  '))
@@ -124,7 +124,7 @@ def line_of(frames: Iterable[Any]) -> str:
 
 
 def flaw(operation: tf.Operation, problem: str, scope: str = '') -> Flaw:
-    """Returns a flaw of an operation, with its line; the scope names the function that it is in."""
+    """Returns a flaw of an operation, with its line; the scope names the function that has the operation."""
     # TensorFlow creates gradients: for these, name the line that created the operation of the forward pass.
     source = operation._original_op or operation
     return Flaw(scope + operation.name, operation.type, line_of(source.traceback), problem)

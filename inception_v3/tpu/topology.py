@@ -52,7 +52,7 @@ CLOUD_TPUS: Dict[str, Topology] = {
 def software_version(tpu: Topology) -> str:
     """The software version with which a TPU VM, or the machines of a slice, are created for this program.
 
-    It is the last of TensorFlow 2.15, with the stream executor: https://cloud.google.com/tpu/docs/runtimes.
+    It is the last version with TensorFlow 2.15, with the stream executor: https://cloud.google.com/tpu/docs/runtimes.
     """
     return f'tpu-vm-tf-2.15.1-{"se" if tpu.hosts == 1 else "pod-se"}'
 

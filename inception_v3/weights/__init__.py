@@ -1,1 +1,1 @@
-"""Weights of other runs and programs: reading them, beginning a run from them, and freezing them."""
+"""Weights of other runs and programs: reads them, begins a run from them, and freezes them."""

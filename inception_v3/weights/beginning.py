@@ -188,8 +188,8 @@ class BeginHook(tf.estimator.SessionRunHook):
         assert self._beginning is not None, 'begin() comes first'
         if self._has_checkpoint():
             return
-        # The initializers exist already; new operations would belong on the devices of the variables. One call for all,
-        # because a session prepares its graph anew for each.
+        # The initializers exist already; new operations would have to be placed on the variables' devices. There is one
+        # call for all, because a session prepares its graph anew for each call.
         initializers = [
             (copy.initializer, value) for variable, value in self._assignments for copy in replicas.copies(variable)
         ]

@@ -1,4 +1,4 @@
-"""The training step of a fine-tuned network: which variables are frozen, and the learning rate of the classifiers."""
+"""The training step of a fine-tuned network: its frozen variables, and the learning rate of its classifiers."""
 
 from typing import Any, Callable, List, Tuple
 
@@ -81,7 +81,7 @@ class FineTuning:
         config = self._config
         if config.head_learning_rate is None:
             return make(rate, config)
-        # All factors of the schedule are the same for both.
+        # The schedule's factors are the same for both rates.
         head_rate = rate * (config.head_learning_rate / config.learning_rate)
         return _TwoRates(make(rate, config), make(head_rate, config), self._names_of_head)
 
@@ -96,11 +96,11 @@ class _TwoRates(tf.train.Optimizer):
         self._names_of_head = {*names_of_head}
 
     def compute_gradients(self, *arguments: Any, **options: Any) -> List[Tuple[tf.Tensor, tf.Variable]]:
-        """As `tf.train.Optimizer.compute_gradients`."""
+        """Like `tf.train.Optimizer.compute_gradients`."""
         return self._body.compute_gradients(*arguments, **options)
 
     def apply_gradients(self, grads_and_vars: Any, global_step: Any = None, name: Any = None) -> tf.Operation:
-        """As `tf.train.Optimizer.apply_gradients`."""
+        """Like `tf.train.Optimizer.apply_gradients`."""
         pairs = [*grads_and_vars]
         updates = []
         for optimizer, of_head in ((self._body, False), (self._head, True)):

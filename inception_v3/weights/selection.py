@@ -12,7 +12,7 @@ class Patterns:
 
     A pattern is a name or a shell pattern of the outer scopes of a variable, separated by slashes, with or without the
     scope of the network: `Mixed_5b`, `InceptionV3/Mixed_5b`, `Mixed_[56]*` or `Mixed_5b/Branch_0`. It matches all
-    variables in these scopes. `*` matches no slash. Upper and lower case are the same.
+    variables in these scopes. `*` matches no slash. Case does not matter.
     """
 
     def __init__(self, text: str):

@@ -1,4 +1,4 @@
-"""Reads weights to begin from: a checkpoint, the newest one of a model_dir, a SavedModel, or an .npz file."""
+"""Reads weights to begin from: a checkpoint, a model_dir's newest checkpoint, a SavedModel, or an .npz file."""
 
 import contextlib
 import io
@@ -53,7 +53,7 @@ class Source(NamedTuple):
 
     @property
     def step(self) -> Optional[int]:
-        """The global step, None if there is none."""
+        """The global step; None if the source has none."""
         step = self.values.get(tf.GraphKeys.GLOBAL_STEP)
         return None if step is None or step.size != 1 else int(step.reshape(()))
 
@@ -81,7 +81,7 @@ def named_by(path: str) -> str:
 
 
 def read(path: str, named: str = '') -> Source:
-    """Reads all weights of a source, local or remote. Messages of errors begin with `named`, or with the flag.
+    """Reads all weights of a source, local or remote. Error messages begin with `named`, or with the flag.
 
     The path may be that of one of the source's files: see `named_by`.
 
@@ -101,7 +101,7 @@ def read(path: str, named: str = '') -> Source:
     elif remote.exists(os.path.join(path, model_dir.LIST_FILE)):
         path = stored = str(model_dir.latest_checkpoint(path))
     elif not model_dir.is_complete(path) and (tf.io.gfile.isdir(path) or not remote.exists(path)):
-        # A file alone may be a checkpoint in TensorFlow's first format, as TF-Slim published some.
+        # A single file may be a checkpoint in TensorFlow's first format, such as some that TF-Slim published.
         raise WeightsError(f'{flag}: no complete checkpoint or SavedModel is there. Name {kinds}.')
     values = _variables(stored, flag, kinds)
     if OBJECT_GRAPH in values and not named:
