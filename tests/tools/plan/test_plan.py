@@ -150,11 +150,24 @@ def test_plan__writes_page_picture_and_numbers_without_a_session(
     flags = ['--preset=imagenet_large_batch', '--train_steps=4000', '--step_ms=1630']
     assert run(tmp_path, *flags, f'--model_dir={model_dir}') == 0
     out, err = capsys.readouterr()
-    rows = dict(line.split('  ', 1) for line in out.splitlines())
-    assert rows['epochs'].split()[0] == '12.8' and rows['hours'].split()[0] == '1.8'
-    assert 'decay 0.995: about the last 200 steps (0.64 epochs); less than 1% of the initial' in rows['averages']
-    assert 'decay 0.9904: about the last 104 steps (0.33 epochs); less than 1%' in rows['batch normalization']
-    assert 'beta = alpha ** 32 = 0.9904' in rows['its documented decay']
+    rows = {name: value.strip() for name, value in (line.split('  ', 1) for line in out.splitlines())}
+    # By hand: an epoch has 1,281,167 / 4,096 = 312.8 steps, and 4 hosts have 8 cores each. The rate is 16 times that of
+    # 256 images, 2.64. The warm-up begins with a tenth of 2.64 * 0.94 ** 3 = 2.193, and exceeds this by a tenth in epoch
+    # 11. The last step is in the fifth period of 3 epochs: 2.64 * 0.94 ** 4.
+    left = 'less than 1% of the initial values is left at the end'
+    assert rows == {
+        'network': 'inception_v3, 299 x 299 pixels, float32',
+        'epochs': '12.8 of 1,281,167 images',
+        'steps': '4,000 of 4,096 images, 312.8 per epoch',
+        'devices': '32 cores, 128 images each',
+        'hours': '1.8 if a step takes 1630 ms (--step_ms)',
+        'learning rate': '0.2193 at first, at most 2.412 (from epoch 11.0), 2.061 at last',
+        'averages': f'decay 0.995: about the last 200 steps (0.64 epochs); {left}',
+        'batch normalization': f'decay 0.9904: about the last 104 steps (0.33 epochs); {left}',
+        'its documented decay': ('alpha = 0.9997 per update of a GPU job, beta = alpha ** 32 = 0.9904 for 32 cores'),
+        'input': ('each of 4 hosts: 628 images/s, 674.0 MB/s to the devices at 1630 ms; 1,072,816 bytes per image'),
+        'page': f'{tmp_path}/plan/plan.html',
+    }
     assert 'warning: the warm-up overshoots: 2.412 in epoch 11' in err
     assert not model_dir.exists()
     folder = tmp_path / 'plan'
@@ -162,7 +175,9 @@ def test_plan__writes_page_picture_and_numbers_without_a_session(
     assert (folder / 'plan.png').read_bytes().startswith(b'\x89PNG')
     page = (folder / 'plan.html').read_text()
     assert page.count('data:image/png;base64,') == 1 and '://' not in page
-    assert 'beta = alpha ** 32' in ' '.join(read_page(folder / 'plan.html').text)
+    text = ' '.join(' '.join(read_page(folder / 'plan.html').text).split())
+    assert [name for name, value in rows.items() if name != 'page' and value not in text] == []
+    assert 'the warm-up overshoots: 2.412' in text and '1630 ms (--step_ms)' in text
 
 
 @pytest.mark.parametrize(
