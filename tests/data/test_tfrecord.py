@@ -171,7 +171,7 @@ def test_compressed_file__with_another_end_is_refused(
     with pytest.raises(tf.errors.DataLossError) as error:
         for record in tfrecord_files.serialized_in(path):
             found.append(record)
-    assert fault != 'other data' or error.value.message == tfrecord.OTHER_END
+    assert (fault, kind) != ('other data', 'ZLIB') or error.value.message == tfrecord.OTHER_END
     # 2.15 reads all streams of gzip.
     assert len(found) == complete or (fault, kind, len(found)) == ('another stream', 'GZIP', 5)
     with pytest.raises(

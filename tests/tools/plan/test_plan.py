@@ -152,8 +152,8 @@ def test_plan__writes_page_picture_and_numbers_without_a_session(
     out, err = capsys.readouterr()
     rows = {name: value.strip() for name, value in (line.split('  ', 1) for line in out.splitlines())}
     # By hand: an epoch has 1,281,167 / 4,096 = 312.8 steps, and 4 hosts have 8 cores each. The rate is 16 times that of
-    # 256 images, 2.64. The warm-up begins with a tenth of 2.64 * 0.94 ** 3 = 2.193, and exceeds this by a tenth in epoch
-    # 11. The last step is in the fifth period of 3 epochs: 2.64 * 0.94 ** 4.
+    # 256 images, 2.64. The warm-up begins with a tenth of 2.64 * 0.94 ** 3 = 2.193, and exceeds 2.193 by a tenth in
+    # epoch 11. The last step is in the fifth period of 3 epochs: 2.64 * 0.94 ** 4.
     left = 'less than 1% of the initial values is left at the end'
     assert rows == {
         'network': 'inception_v3, 299 x 299 pixels, float32',
