@@ -174,7 +174,7 @@ def show(paths: Sequence[str], out: str, size: int, seed: int, screen: Screen) -
             _save(_figure(found.draws, f'{title}: {DRAWS} training images, drawn at random'), sheet)
             written += [picture, sheet]
     except OSError as error:
-        raise CommandError(f'--out={shown(out)}: cannot be written: {error.strerror}.')
+        raise CommandError(f'--out={full(out)}: cannot be written: {error.strerror}.')
     if problems:
         raise CommandError('\n'.join([*problems, *(f'written: {path}' for path in written)]))
     return written

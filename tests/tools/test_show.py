@@ -125,4 +125,4 @@ def test_show__names_files_and_refuses_bad_ones(
     assert done.returncode == 2 and 'its pictures would replace a given photograph' in done.stderr
     assert given[1].read_bytes() == jpeg
     done = run(main, given[0], '--size=32', f'--out={given[0]}')
-    assert done.returncode == 2 and 'my.cat.jpg: cannot be written: ' in done.stderr
+    assert done.returncode == 2 and f'--out={given[0]}: cannot be written: ' in done.stderr

@@ -22,7 +22,7 @@ def folder(tmp_path: pathlib.Path) -> pathlib.Path:
 
 @pytest.fixture
 def told(monkeypatch: Any) -> Told:
-    """What conversions say of their progress: the name of a part with its number of items, then with those done."""
+    """The progress that conversions report: the name of a part with its number of items, then the items done."""
     said: Told = []
 
     @contextlib.contextmanager
